@@ -186,8 +186,14 @@ class VectorStoresContract:
 
     async def test_a_file_that_ends_each_process_is_given_up(self, stores: VectorStores) -> None:
         await stores.put(VectorStore("vs_1", "", 1_000, 1_000))
-        await stores.attach("vs_1", [entry("bomb")])
-        for _ in range(3):
+        await stores.attach("vs_1", [entry("bomb"), entry("tides"), entry("boats")])
+        for name in ("bomb", "tides", "boats"):  # each before the second try of another
+            claimed = await stores.claim(0.0)
+            assert claimed is not None
+            assert claimed.entry.file_id == f"file_{name}"
+            if name != "bomb":
+                await stores.finish(claimed)
+        for _ in range(4):
             assert await stores.claim(0.0) is not None
         assert await stores.claim(0.0) is None
         failed = await stores.entry("vs_1", "file_bomb")
@@ -195,6 +201,16 @@ class VectorStoresContract:
         assert failed.status == "failed"
         assert failed.error is not None
         assert failed.error[0] == "server_error"
+
+    async def test_a_file_that_is_given_back_was_not_tried(self, stores: VectorStores) -> None:
+        await stores.put(VectorStore("vs_1", "", 1_000, 1_000))
+        await stores.attach("vs_1", [entry("tides")])
+        for _ in range(9):
+            claimed = await stores.claim(LEASE)
+            assert claimed is not None
+            assert await stores.add(claimed, [Passage(0, "half of it")], LEASE)
+            await stores.give_back(claimed)
+            assert await stores.add(claimed, [Passage(9, "too late")], LEASE) is False
 
     async def test_files_are_listed_and_counted_by_batch_and_status(self, stores: VectorStores) -> None:
         await stores.put(VectorStore("vs_1", "", 1_000, 1_000))

@@ -16,9 +16,11 @@ async def until(holds: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
-async def until_found(look: Callable[[], Awaitable[T]], fits: Callable[[T], object]) -> T:
+async def until_found(
+    look: Callable[[], Awaitable[T]], fits: Callable[[T], object], *, seconds: float = _SECONDS
+) -> T:
     """Calls `look` until its result `fits`, and returns that result."""
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + seconds
     while not fits(found := await look()):
         assert time.monotonic() < deadline, f"it did not happen: {found!r:.500}"
         await asyncio.sleep(0.001)

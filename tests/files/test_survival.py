@@ -22,7 +22,7 @@ async def test_each_file_is_read_once_whenever_its_server_is_killed(tmp_path: Pa
         "--store",
         f"sqlite:{tmp_path}/store",
         "--background-lease",
-        "1s",
+        "4s",  # a busy machine may stop a server for a second
         "--python",
         "off",
     ]
@@ -90,9 +90,11 @@ async def test_the_memory_of_a_server_does_not_grow_with_what_it_reads(
             async def look() -> openai.types.VectorStore:
                 nonlocal peak
                 peak = max(peak, resident())
+                await asyncio.sleep(0.1)
                 return await client.vector_stores.retrieve(store.id)
 
-            ended = await until_found(look, lambda store: store.status == "completed")
+            most = 60.0 + 3 * megabytes
+            ended = await until_found(look, lambda store: store.status == "completed", seconds=most)
             assert ended.file_counts.completed == megabytes
             assert peak - before < 200 * 1024
     finally:

@@ -34,7 +34,11 @@ class Ingestion:
     async def _read_all(self) -> None:
         async def read_some() -> None:
             while (claimed := await self._stores.claim(self._lease)) is not None:
-                await self._read(claimed)
+                try:
+                    await self._read(claimed)
+                except asyncio.CancelledError:
+                    await self._stores.give_back(claimed)
+                    raise
 
         async with asyncio.TaskGroup() as group:
             for _ in range(_FILES):

@@ -35,7 +35,10 @@ from gpt_oss_server.stores.vector_stores import (
 
 _DAY = 86_400.0
 _USE_SECONDS = 60
-_MOST_CLAIMS = 3
+_MOST_CLAIMS = 5
+_CLAIM = (
+    1_000  # what a claim adds to the fence; one that is given back leaves 1, so that no fence comes twice
+)
 _AT_ONCE = 20  # entries that one transaction deletes
 _DIED = ("server_error", "The server stopped each time that it read this file. Send the file in parts.")
 _ENTRY = "entries.body, entries.status, entries.size"
@@ -251,29 +254,32 @@ class VectorStores(Owned):
     # --- reading -------------------------------------------------------------------------------------
 
     async def claim(self, seconds: float) -> Claimed | None:
-        """A file, of any owner, that no process reads. What was read of it before is deleted."""
+        """A file, of any owner, that no process reads. What was read of it before is deleted.
+
+        One whose process has died may be why: it comes after all others.
+        """
         free = "status = 'in_progress' AND lease_until <= {now}"
         if not await self.database.read(lambda tx: tx.rows(f"SELECT 1 FROM entries WHERE {free} LIMIT 1")):
             return None
 
         def work(tx: Transaction) -> Claimed | None:
-            sql = (
-                f"SELECT position, store FROM entries WHERE {free} ORDER BY position LIMIT 1 {{skip_locked}}"
-            )
-            if not (rows := tx.rows(sql)):
+            sql = f"SELECT position, store FROM entries WHERE {free}"
+            which = (f"AND fence < {_CLAIM} ORDER BY position", "ORDER BY fence, position")
+            found = (tx.rows(f"{sql} {first} LIMIT 1 {{skip_locked}}") for first in which)
+            if not (rows := next(filter(None, found), None)):
                 return None
             [[position, store]] = rows
             owners = tx.rows("SELECT owner FROM vector_stores WHERE position = ?", store)
             sql = (
-                "UPDATE entries SET lease_until = {now} + ?, fence = fence + 1, size = 0, passages = 0,"
-                f" words = 0 WHERE position = ? RETURNING fence, {_ENTRY}"
+                "UPDATE entries SET lease_until = {now} + ?, size = 0, passages = 0, words = 0,"
+                f" fence = fence + {_CLAIM} WHERE position = ? RETURNING fence, {_ENTRY}"
             )
             [[fence, *row]] = tx.rows(sql, seconds, position)
             delete_passages(tx, store, position)
             return Claimed(position, fence, owners[0][0] if owners else "", _entry(*row))
 
         claimed = await self.database.write(work, durable=True)
-        if claimed is not None and claimed.fence > _MOST_CLAIMS:
+        if claimed is not None and claimed.fence // _CLAIM > _MOST_CLAIMS:
             await self.finish(claimed, _DIED)
             return await self.claim(seconds)
         return claimed
@@ -301,6 +307,12 @@ class VectorStores(Owned):
             return bool(rows)
 
         return await self.database.write(work)
+
+    async def give_back(self, claimed: Claimed) -> None:
+        """Lets another process read the file at once, as if this one had not tried."""
+        sql = "UPDATE entries SET lease_until = 0, fence = ? WHERE position = ? AND fence = ?"
+        values = (claimed.fence - _CLAIM + 1, claimed.position, claimed.fence)
+        await self.database.write(lambda tx: tx.run(sql, *values))
 
     async def finish(self, claimed: Claimed, error: tuple[str, str] | None = None) -> None:
         held = "position = ? AND fence = ? AND status = 'in_progress'"
