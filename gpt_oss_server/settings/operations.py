@@ -18,7 +18,7 @@ class OperationsSettings:
         optional(text("URL")),
         "The OTLP endpoint that takes OpenTelemetry's traces and metrics, such as `http://127.0.0.1:4318`; "
         "`none` is the value of `OTEL_EXPORTER_OTLP_ENDPOINT`; without either, none are sent. Needs "
-        "`gpt-oss-server[otel]`.",
+        "the extra `otel`.",
     )
     config: str | None = setting(
         None,

@@ -13,7 +13,14 @@ from gpt_oss_server.http.shared_fields import check_metadata
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.stores.sql.queues.batches import Batch
 
-Endpoint = Literal["/v1/responses", "/v1/chat/completions", "/v1/completions", "/v1/messages"]
+Endpoint = Literal[
+    "/v1/responses",
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/messages",
+    "/v1/decisions",
+    "/v1/moderations",
+]
 _EXAMPLE = '{"input_file_id": "file_…", "endpoint": "/v1/responses", "completion_window": "24h"}'
 _HOURS = {"h": 1, "d": 24}
 _MOST_HOURS = 30 * 24

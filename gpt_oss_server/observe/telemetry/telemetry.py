@@ -1,6 +1,6 @@
 """The spans and metrics of a server, for the providers of the caller or those that the settings name.
 
-Where nothing takes a signal, `Telemetry` does nothing. Sending needs the packages of `gpt-oss-server[otel]`.
+Where nothing takes a signal, `Telemetry` does nothing. Sending needs the packages of the extra `otel`.
 """
 
 from __future__ import annotations
