@@ -21,7 +21,7 @@ import httpx
 from tests.doubles.processes.forked import Command
 
 T = TypeVar("T")
-START_SECONDS = 90  # generous: the machine may be busy, and a first use may unpack the embedded model
+START_SECONDS = 240  # generous: vLLM may take minutes, and the machine may be busy
 
 
 @dataclass(frozen=True)
