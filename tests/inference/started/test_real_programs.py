@@ -63,6 +63,7 @@ def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def text_of(server: Served, during: Callable[[], object] = lambda: None) -> str:
     """The answer's text, reasoning included; `during` runs when some of it has arrived."""
     pieces: list[str] = []
+    waiting = [during]
     with httpx.stream(
         "POST", f"{server.api}/responses", json={**ASKED, "stream": True}, timeout=600
     ) as answer:
@@ -70,8 +71,8 @@ def text_of(server: Served, during: Callable[[], object] = lambda: None) -> str:
             if not line.startswith("data: {"):
                 continue
             pieces += re.findall(r'"delta":"((?:[^"\\]|\\.)*)"', line)
-            if len(pieces) == 5:
-                during()
+            if len(pieces) >= 5 and waiting:
+                waiting.pop()()
             if '"type":"response.failed"' in line:
                 raise AssertionError(line)
     return "".join(pieces)
