@@ -113,6 +113,10 @@ def test_a_wrong_line_is_named(
     assert statuses(tmp_path) == {"r0": 200}
 
 
-def test_a_folder_that_is_missing_is_named_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_out_is_named_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["batch", "in.jsonl", "--out", f"{tmp_path}/no/out.jsonl"]) == 1
     assert "there is no folder" in capsys.readouterr().err
+    requests = tmp_path / "in.jsonl"
+    requests.write_text('{"custom_id": "a"}')
+    assert main(["batch", str(requests), "--out", str(requests)]) == 1
+    assert "no answers" in capsys.readouterr().err

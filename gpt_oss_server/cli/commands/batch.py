@@ -122,7 +122,10 @@ def _answered(out: Path) -> dict[str, bool]:
     if not out.parent.is_dir():
         raise CommandLineError(f"--out {out}: there is no folder {out.parent}.")
     answers = _objects(out) if out.exists() else ()
-    return {answer["custom_id"]: answer["response"]["status_code"] == 200 for _, answer, _ in answers}
+    try:
+        return {answer["custom_id"]: answer["response"]["status_code"] == 200 for _, answer, _ in answers}
+    except (KeyError, TypeError) as error:
+        raise CommandLineError(f"{out} holds lines that are no answers. Name another file as --out.") from error
 
 
 def _begun_before(api: ServerApi, digest: str) -> dict[str, Any] | None:
