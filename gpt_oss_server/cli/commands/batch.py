@@ -125,7 +125,7 @@ def _answered(out: Path) -> dict[str, bool]:
     try:
         return {answer["custom_id"]: answer["response"]["status_code"] == 200 for _, answer, _ in answers}
     except (KeyError, TypeError) as error:
-        raise CommandLineError(f"{out} holds lines that are no answers. Name another file as --out.") from error
+        raise CommandLineError(f"{out} holds lines that are no answers. Name another --out.") from error
 
 
 def _begun_before(api: ServerApi, digest: str) -> dict[str, Any] | None:
