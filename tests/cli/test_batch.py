@@ -46,7 +46,8 @@ def test_what_the_file_answers_is_not_asked_again(tmp_path: Path, capsys: pytest
         assert main(words) == 1
         assert statuses(tmp_path) == {**{f"r{number}": 200 for number in range(9)}, "wrong": 400}
         assert "answers 10 of 10 requests, 1 of them with an error." in capsys.readouterr().err
-        assert not openai.OpenAI(base_url=url, api_key="none").files.list().data
+        with openai.OpenAI(base_url=url, api_key="none") as client:
+            assert not client.files.list().data
         assert main(words) == 1
         assert len(engine.samplings) == 9
         answers = (tmp_path / "out.jsonl").read_text().splitlines(keepends=True)
@@ -57,10 +58,12 @@ def test_what_the_file_answers_is_not_asked_again(tmp_path: Path, capsys: pytest
 
 
 def test_an_interrupted_command_waits_again_for_the_same_batch(tmp_path: Path) -> None:
-    engine = Recording(scripted(ANSWER, tokens_per_second=20))
-    with serving(engine, Settings(batch_concurrent=2)) as url:
+    engine = Recording(scripted(ANSWER, tokens_per_second=6))
+    with (
+        serving(engine, Settings(batch_concurrent=2)) as url,
+        openai.OpenAI(base_url=url, api_key="none") as client,
+    ):
         words = asked(tmp_path, url, *(line(f"r{number}") for number in range(12)))
-        client = openai.OpenAI(base_url=url, api_key="none")
         first = begun(words)
         until = time.monotonic() + 60
         while not (batches := client.batches.list().data):
@@ -77,9 +80,12 @@ def test_an_interrupted_command_waits_again_for_the_same_batch(tmp_path: Path) -
 
 
 def test_a_cancelled_batch_is_continued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(scripted(ANSWER, tokens_per_second=6), Settings(batch_concurrent=2)) as url:
+    engine = scripted(ANSWER, tokens_per_second=6)
+    with (
+        serving(engine, Settings(batch_concurrent=2)) as url,
+        openai.OpenAI(base_url=url, api_key="none") as client,
+    ):
         words = asked(tmp_path, url, *(line(f"r{number}") for number in range(12)))
-        client = openai.OpenAI(base_url=url, api_key="none")
         with begun(words) as first:
             while not (batches := client.batches.list().data):
                 time.sleep(0.05)

@@ -17,8 +17,8 @@ def test_a_batch_decides_for_each_of_many_inputs() -> None:
         {"custom_id": words, "method": "POST", "url": "/v1/decisions", "body": {"input": words, **ask}}
         for words in ("Take an umbrella.", "The sun shines.")
     ]
-    with serving(inference.load("random:tiny", device="cpu", progress=False)) as url:
-        client = openai.OpenAI(base_url=url, api_key="any", max_retries=0)
+    engine = inference.load("random:tiny", device="cpu", progress=False)
+    with serving(engine) as url, openai.OpenAI(base_url=url, api_key="any", max_retries=0) as client:
         content = "\n".join(map(json.dumps, lines)).encode()
         file = client.files.create(file=("inputs.jsonl", content), purpose="batch")
         begun = {"input_file_id": file.id, "endpoint": "/v1/decisions", "completion_window": "24h"}

@@ -25,8 +25,13 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield base
 
 
-def test_each_text_has_a_score_for_each_category(url: str) -> None:
-    client = openai.OpenAI(base_url=url, api_key="any", max_retries=0)
+@pytest.fixture
+def client(url: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=url, api_key="any", max_retries=0) as made:
+        yield made
+
+
+def test_each_text_has_a_score_for_each_category(client: openai.OpenAI) -> None:
     made = client.moderations.create(
         input=["Bake for an hour.", "I hate it."], model="omni-moderation-latest"
     )

@@ -264,7 +264,8 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ("POST", "/v1/messages", None, 401, "authentication_error"),
         ("POST", "/v1/messages", "wrong", 401, "authentication_error"),
         ("POST", "/v1/messages", KEY, 400, "invalid_request_error"),
-        ("POST", "/v1/messages/batches", KEY, 404, "not_found_error"),
+        ("POST", "/v1/messages/batches", KEY, 400, "invalid_request_error"),
+        ("POST", "/v1/messages/others", KEY, 404, "not_found_error"),
         ("GET", "/v1/messages", KEY, 405, "invalid_request_error"),
     ],
 )
