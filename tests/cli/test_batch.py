@@ -34,7 +34,10 @@ def statuses(folder: Path) -> dict[str, int]:
 
 def begun(words: Sequence[str]) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "gpt_oss_server", *words], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "gpt_oss_server", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs ignore it
     )
 
 

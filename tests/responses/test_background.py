@@ -172,7 +172,7 @@ async def test_they_end_when_the_server_stops(api: Make) -> None:
 
 
 async def test_a_reader_that_is_too_slow_gets_an_error_event(api: Make) -> None:
-    here = api(scripted(LONG), background_log_max_bytes=50_000)
+    here = api(scripted(LONG, tokens_per_second=4_000), background_log_max_bytes=50_000)
     run = await here.service.start(LOCAL, {"input": "Hi", "background": True})
     await here.service.background.start(run)
     sent: list[bytes] = []
