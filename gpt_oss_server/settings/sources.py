@@ -77,7 +77,7 @@ def _of_environment(option: Option, options: Sequence[Option], environ: Mapping[
 
 
 def of_secret_file(option: Option, path: str, source: str) -> Read:
-    text = _text_of(file_of(path, source), source).strip()
+    text = text_in(file_of(path, source), source).strip()
     where = f"{source} ({path})"
     if not text:
         raise SettingsError(f"{source}: the file {path} is empty.")
@@ -93,7 +93,8 @@ def of_secret_file(option: Option, path: str, source: str) -> Read:
         raise SettingsError(f"{where} {option.kind.must}; the file's text is something else.") from None
 
 
-def _text_of(path: Path, source: str) -> str:
+def text_in(path: Path, source: str) -> str:
+    """The text of a file that a setting names. Raises `SettingsError`."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -106,7 +107,7 @@ def _text_of(path: Path, source: str) -> str:
 
 def _of_file(path: Path, options: Sequence[Option]) -> dict[str, Read]:
     try:
-        rows = tomllib.loads(_text_of(path, "--config"))
+        rows = tomllib.loads(text_in(path, "--config"))
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is not TOML: {error}. A row is such as: port = 9000") from error
     known = {option.name: option for option in options if option.name != CONFIG}

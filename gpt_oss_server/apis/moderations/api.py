@@ -4,7 +4,6 @@ Takes texts. Returns OpenAI's objects; their scores are the probabilities of the
 """
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -12,6 +11,7 @@ from starlette.responses import Response
 
 from gpt_oss_server.apis.decisions.api import decided
 from gpt_oss_server.apis.decisions.request import CreateDecision, Question
+from gpt_oss_server.apis.decisions.run import DecisionRun
 from gpt_oss_server.content.parts import text_of, treat_images
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.http.fields import Body, documented, optional, read_body, required
@@ -20,6 +20,7 @@ from gpt_oss_server.http.unknown_fields import read_known
 from gpt_oss_server.ids import random_ids
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings, SettingsError
+from gpt_oss_server.settings.sources import file_of, text_in
 
 _MOST = 64  # texts
 _FLAGGED = 0.5
@@ -40,6 +41,10 @@ CATEGORIES = {
     "violence": "depicts death, violence or injury",
     "violence/graphic": "depicts death, violence or injury in graphic detail",
 }
+_QUESTIONS = [
+    Question(type="predicate", instructions=f"The user's text {what} ({name}).")
+    for name, what in CATEGORIES.items()
+]
 
 
 class CreateModeration(Body):
@@ -49,7 +54,7 @@ class CreateModeration(Body):
 
 def moderations_router(served: Served) -> APIRouter:
     router = APIRouter()
-    policy = _policy(served.settings, served)
+    policy = _policy(served)
 
     @router.post("/v1/moderations", openapi_extra=documented(CreateModeration))
     async def create(request: Request) -> Response:
@@ -60,7 +65,7 @@ def moderations_router(served: Served) -> APIRouter:
 
         async def work() -> dict[str, Any]:
             runs = [await decided(caller, each, served) for each in asked]
-            found = await asyncio.gather(*(run.wait() for run in runs))
+            found = await _all_of(runs)
             return {
                 "id": random_ids("modr"),
                 "model": found[0]["model"],
@@ -72,8 +77,20 @@ def moderations_router(served: Served) -> APIRouter:
     return router
 
 
-def _policy(settings: Settings, served: Served) -> str:
+async def _all_of(runs: list[DecisionRun]) -> list[dict[str, Any]]:
+    """The first failure ends all others."""
+    tasks = [asyncio.create_task(run.wait()) for run in runs]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _policy(served: Served) -> str:
     """The operator's own rules; raises `SettingsError`."""
+    settings, flag = served.settings, "--moderation-policy"
     if settings.moderation is not None and settings.moderation not in served.models.all_names:
         names = ", ".join(served.models.all_names)
         raise SettingsError(
@@ -81,12 +98,7 @@ def _policy(settings: Settings, served: Served) -> str:
         )
     if settings.moderation_policy is None:
         return ""
-    try:
-        return Path(settings.moderation_policy).expanduser().read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(
-            f"--moderation-policy {settings.moderation_policy} cannot be read: {error}."
-        ) from error
+    return text_in(file_of(settings.moderation_policy, flag), flag)
 
 
 def _model(name: str | None, settings: Settings) -> str:
@@ -115,11 +127,8 @@ def _texts(given: str | list[Any]) -> list[str]:
 
 def _asked(text: str, model: str, policy: str) -> CreateDecision:
     rules = [{"role": "developer", "content": f"The policy:\n\n{policy}"}] if policy else []
-    questions = [
-        Question(type="predicate", instructions=f"The user's text {what} ({name}).")
-        for name, what in CATEGORIES.items()
-    ]
-    return CreateDecision(model=model, input=[*rules, {"role": "user", "content": text}], questions=questions)
+    said = [*rules, {"role": "user", "content": text}]
+    return CreateDecision(model=model, input=said, questions=_QUESTIONS)
 
 
 def _result(answers: list[dict[str, Any]]) -> dict[str, Any]:

@@ -36,9 +36,8 @@ from gpt_oss_server.stores.vector_stores import (
 _DAY = 86_400.0
 _USE_SECONDS = 60
 _MOST_CLAIMS = 5
-_CLAIM = (
-    1_000  # what a claim adds to the fence; one that is given back leaves 1, so that no fence comes twice
-)
+# What a claim adds to the fence. One that is given back leaves 1 of it, so that no fence comes twice.
+_CLAIM = 1_000
 _AT_ONCE = 20  # entries that one transaction deletes
 _DIED = ("server_error", "The server stopped each time that it read this file. Send the file in parts.")
 _ENTRY = "entries.body, entries.status, entries.size"

@@ -130,7 +130,10 @@ def token_score(
     rank = int((logits > logits[token]).sum().item()) + 1 if ranked else None
     if top == 0:
         return TokenLogprob(token, own, rank=rank)
-    ids = torch.tensor(among, device=logits.device)
-    values, ids = (logits[ids], ids) if among else largest(logits, min(top, len(logits)))
+    if among:
+        ids = torch.tensor(among, device=logits.device)
+        values = logits[ids]
+    else:
+        values, ids = largest(logits, min(top, len(logits)))
     pairs = zip(ids.tolist(), (values - total).tolist(), strict=True)
     return TokenLogprob(token, own, tuple(pairs), rank)

@@ -9,6 +9,7 @@ import { conversations, discard, receive } from "./store.js";
 import { lastStep } from "./tree.js";
 
 const NAME = /^conversation-(.+)\.json$/;
+const PURPOSE = "user_data";
 const QUIET = 1500; // milliseconds without a change before a conversation is sent
 const AGAIN = 20_000; // between two looks at the server's files
 
@@ -64,14 +65,14 @@ async function push(id) {
   if (!conversation || !isActive() || isSent(conversation)) return;
   if (Object.values(conversation.nodes).some((node) => lastStep(node) && !isOver(lastStep(node)))) return sendSoon(id);
   const older = known.get(id) ?? [];
-  known.set(id, [await upload(new File([JSON.stringify(conversation)], `conversation-${id}.json`), "user_data")]);
+  known.set(id, [await upload(new File([JSON.stringify(conversation)], `conversation-${id}.json`), PURPOSE)]);
   note(id, stateOf(conversation));
   await remove(older);
 }
 
 async function pull() {
   const files = new Map(); // by conversation
-  for (const file of await listed("v1/files")) {
+  for (const file of await listed(`v1/files?purpose=${PURPOSE}`)) {
     const id = NAME.exec(file.filename)?.[1];
     if (id) files.set(id, [...(files.get(id) ?? []), file.id]);
   }

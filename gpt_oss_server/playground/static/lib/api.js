@@ -80,8 +80,9 @@ export async function* stream(path, options) {
 // All entries of a list that comes in pages, oldest first.
 export async function listed(path) {
   const found = [];
+  const asked = `${path}${path.includes("?") ? "&" : "?"}limit=100&order=asc`;
   for (let after = ""; ; ) {
-    const { data, has_more: more, last_id: last } = await json(`${path}?limit=100&order=asc${after && `&after=${encodeURIComponent(after)}`}`);
+    const { data, has_more: more, last_id: last } = await json(`${asked}${after && `&after=${encodeURIComponent(after)}`}`);
     found.push(...data);
     if (!more || !data.length) return found;
     after = last;
