@@ -213,8 +213,11 @@ def test_two_browsers_that_write_at_the_same_time_lose_no_message(opened: Opened
         page.evaluate(LOOK)
     until(lambda: looked(first, second) and {"Left", "Right"} <= texts(first) & texts(second))
     until(lambda: looked(first, second) and len(files(found.url)) == 1)
-    for each in (found, other):
+    for each, page in ((found, first), (other, second)):
+        page.wait_for_load_state("networkidle")
+        page.wait_for_timeout(2_000)  # until what a last look has begun is over
         each.ignore("ERR_FAILED")
+        each.ignore("404")  # both may delete what either has replaced
 
 
 def looked(*pages: Any) -> bool:

@@ -88,7 +88,11 @@ async function pull() {
 // Of several files that hold all there is, every browser leaves the first.
 async function fetchAll(id, files) {
   const contents = [];
-  for (const file of files) contents.push(await (await call(`v1/files/${file}/content`)).json());
+  for (const file of files) {
+    const answer = await unlessGone(call(`v1/files/${file}/content`));
+    if (!answer) return; // another browser has just replaced it: the next look finds what it wrote
+    contents.push(await answer.json());
+  }
   const own = contents.map(receive).at(-1);
   const first = files.find((_, at) => !hasMore(own, contents[at]));
   known.set(id, first ? [first] : files);
@@ -107,8 +111,9 @@ async function forget(id) {
   await remove(files);
 }
 
-const remove = (files) =>
-  Promise.all(files.map((file) => call(`v1/files/${file}`, { method: "DELETE" }).catch((error) => error.status === 404 || Promise.reject(error))));
+const remove = (files) => Promise.all(files.map((file) => unlessGone(call(`v1/files/${file}`, { method: "DELETE" }))));
+
+const unlessGone = (answer) => answer.catch((error) => (error.status === 404 ? null : Promise.reject(error)));
 
 function note(id, state) {
   sent[id] = state;
