@@ -190,9 +190,7 @@ class CreateResponse(TurnFields, FormFields, GenerationFields):
 
 _SCORED = {
     "message": "message.output_text.logprobs",
-    # These two are this server's own.
-    "reasoning": "reasoning.reasoning_text.logprobs",
-    "function_call": "function_call.arguments.logprobs",  # of custom tools too
+    "reasoning": "reasoning.reasoning_text.logprobs",  # this server's own
 }
 _INCLUDABLE = frozenset(
     {
