@@ -15,7 +15,6 @@ from gpt_oss_server.content.answer_form import AnswerFormat, requested_answer
 from gpt_oss_server.content.dialect import FLAT, NESTED
 from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
-from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.items.function_call import function_tool
@@ -211,9 +210,9 @@ def _check_forms(tools: RequestTools) -> None:
 
 
 def read_form(
-    request: CreateChatCompletion, tools: RequestTools, hosted: HostedTools, encoding: Encoding
+    request: CreateChatCompletion, tools: RequestTools, hosted: HostedTools
 ) -> tuple[AnswerFormat, Wanted]:
-    answer = requested_answer(request, request.response_format, "response_format", NESTED, encoding)
+    answer = requested_answer(request.forms, request.response_format, "response_format", NESTED)
     return answer, _wanted(request, answer, tools, hosted)
 
 
