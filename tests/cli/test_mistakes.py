@@ -94,13 +94,6 @@ WRONG_INPUTS = {
     ("store import --store sqlite", '{"format": "other", "version": 9}\n'): "another format or version",
     ("store import --store sqlite", '{"response": {}, "link": 7}\n'): "Line 1 cannot be read",
 }
-WRONG_FUNCTIONS = {
-    "{": "is not JSON",
-    "[]": "must hold a list of functions",
-    "[3]": "number 1: a function has a `name`",
-    '[{"name": "f", "command": "\'"}]': "number 1: the `command` is not a command",
-    '[{"name": "f"}, {"name": "f"}]': "declares f twice",
-}
 
 
 def error_of(line: str, folder: Path, code: int, stdin: str = "") -> str:
@@ -133,12 +126,6 @@ def test_what_cannot_be_read_or_done_is_a_sentence(
     error = error_of(line, tmp_path, code, stdin)
     assert sentence in error
     assert "bug" not in error
-
-
-@pytest.mark.parametrize(("content", "sentence"), WRONG_FUNCTIONS.items())
-def test_a_file_of_functions_that_is_wrong_is_explained(content: str, sentence: str, tmp_path: Path) -> None:
-    (tmp_path / "f.json").write_text(content)
-    assert sentence in refused("chat", "-f", str(tmp_path / "f.json"), "-m", "./never/looked/at", "hi")
 
 
 @pytest.mark.parametrize(

@@ -67,12 +67,9 @@ class Loop:
 
     def _tools(self, argument: str) -> None:
         if not self._conversation.tools:
-            console.out(
-                "none; -b lets the model search, -p run Python, -a change files, --functions call yours"
-            )
+            console.out("none; -b lets the model search, -p run Python")
         for tool in self._conversation.tools:
-            described = str(tool.get("description") or "").strip().partition("\n")[0]
-            console.out(visible(f"{tool.get('name') or tool['type']:<20} {described}".rstrip()))
+            console.out(tool["type"])
 
     def _save(self, argument: str) -> None:
         if not argument:
