@@ -64,7 +64,7 @@ def client(
         elif place == "postgres":
             place = stack.enter_context(running_postgres()).new_database()
         url = stack.enter_context(serving(scripted(ANSWER), Settings(store=place)))
-        yield openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+        yield stack.enter_context(openai.OpenAI(base_url=url, api_key="none", max_retries=0))
 
 
 def line(name: str, endpoint: str = "/v1/responses", **fields: Any) -> dict[str, Any]:
@@ -178,8 +178,10 @@ def test_bad_requests_say_what_to_do(client: openai.OpenAI) -> None:
 
 
 def test_a_cancelled_batch_keeps_the_answers_that_it_has() -> None:
-    with serving(scripted(ANSWER, tokens_per_second=6), Settings(batch_concurrent=2)) as url:
-        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+    with (
+        serving(scripted(ANSWER, tokens_per_second=6), Settings(batch_concurrent=2)) as url,
+        openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,
+    ):
         batch = begun(client, *(line(f"r{number}") for number in range(30)))
         wait_for_answers(client, batch)
         assert client.batches.cancel(batch.id).status == "cancelling"
@@ -215,13 +217,17 @@ def test_a_batch_has_the_rights_of_its_key_and_its_requests_start_last(tmp_path:
 def test_the_next_server_goes_on_with_the_requests_that_have_no_answer(tmp_path: Path) -> None:
     settings = Settings(store=f"sqlite:{tmp_path}/store", batch_concurrent=2)
     names = [f"r{number}" for number in range(20)]
-    with serving(scripted(ANSWER, tokens_per_second=60), settings) as url:
-        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+    with (
+        serving(scripted(ANSWER, tokens_per_second=60), settings) as url,
+        openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,
+    ):
         batch = begun(client, *map(line, names))
         wait_for_answers(client, batch)
     engine = Recording(scripted(ANSWER))
-    with serving(engine, settings) as url:
-        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+    with (
+        serving(engine, settings) as url,
+        openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,
+    ):
         batch = ended(client, batch)
         assert list(answers(client, batch.output_file_id)) == names
         assert 0 < len(engine.samplings) < len(names)
@@ -308,8 +314,10 @@ def test_a_bad_batch_of_messages_is_refused_at_once(client: openai.OpenAI, reque
 
 
 def test_a_cancelled_batch_of_messages_keeps_its_results() -> None:
-    with serving(scripted(ANSWER, tokens_per_second=6), Settings(batch_concurrent=2)) as url:
-        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+    with (
+        serving(scripted(ANSWER, tokens_per_second=6), Settings(batch_concurrent=2)) as url,
+        openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,
+    ):
         batches = anthropics(client).messages.batches
         made = batches.create(requests=[message(f"m{at}") for at in range(30)])
         wait_for_answers(client, client.batches.retrieve(made.id.removeprefix("msg")))

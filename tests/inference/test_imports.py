@@ -71,6 +71,7 @@ def test_a_server_leaves_the_registrations_out_until_one_of_their_names_is_used(
     )
 
 
+@pytest.mark.proof  # torch.compile alone takes four seconds
 def test_a_compiler_finds_them_run() -> None:
     run(
         "from inference.torch_start import *; defer_meta_registrations(); import torch;"
