@@ -64,7 +64,6 @@ def samples() -> Samples:
     scored = Detail(
         speller=speller,
         reasoning_speller=speller,
-        call_speller=speller,
         summary="auto",
         seal=lambda message: "…",
     )

@@ -48,7 +48,7 @@ _KEPT_GRAMMARS = 256
 _MOST_SECONDS = 10.0  # of processor time, for the schemas and grammars of one request
 _REASONING, _PREAMBLES = ("analysis",), ("commentary",)
 _EITHER = ("analysis", "commentary")  # the channels on which the model calls hosted tools
-_PARTS = ("headers", "calls", "schemas", "grammars", "banned")  # of a turn's form
+_PARTS = ("headers", "calls", "schemas", "grammars")  # of a turn's form
 _Compile = Callable[[TurnShape], CompiledGrammar | SpelledTurn]
 
 
@@ -77,7 +77,7 @@ def enforced(info: EngineInfo) -> dict[str, str]:
         return dict.fromkeys(_PARTS, sampling)
     if info.notation is None:
         return {"headers": "none", **dict.fromkeys(_PARTS[1:], check)}
-    return {"headers": sampling, "calls": sampling, "schemas": both, "grammars": both, "banned": check}
+    return {"headers": sampling, "calls": sampling, "schemas": both, "grammars": both}
 
 
 def make_ready(encoding: Encoding, *, after: float = 0.0) -> threading.Thread:
@@ -144,7 +144,7 @@ def bind(
         bound = _bound(wanted, answer, guided, partial(_spelled, wanted, encoding))
     if not wanted.binds:
         return bound
-    check = TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only, wanted.banned)
+    check = TurnCheck(grammars, answer, bodies, wanted.must_call, wanted.only)
     return replace(bound, check=check)
 
 
@@ -154,9 +154,9 @@ def bind_plain(wanted: Wanted, encoding: Encoding, *, owner: str = "") -> Gramma
         grammars = grammars_of(encoding)
     except GrammarsMissing as error:
         raise ToolNotAvailable(str(error), param=wanted.param) from None
-    body = None if wanted.answer is None else _form(grammars, wanted.answer)
+    assert wanted.answer is not None, "nothing else of a plain completion is bound"
     try:
-        return _compile(owner, grammars, plain_grammar(body, wanted.banned))
+        return _compile(owner, grammars, plain_grammar(_form(grammars, wanted.answer)))
     except GrammarError as error:
         raise _too_large(wanted, error) from None
 
@@ -210,7 +210,7 @@ def _bound(wanted: Wanted, answer: Body, callees: Sequence[Callee], compiled: _C
     preambles = () if wanted.answers_only or (answer is not None and not callees) else _PREAMBLES
     asides = () if wanted.answers_only else (*_REASONING, *preambles)
     may_answer = not wanted.must_call
-    first = TurnShape(callees, answer, may_answer, asides, wanted.parallel, wanted.banned)
+    first = TurnShape(callees, answer, may_answer, asides, wanted.parallel)
     later = replace(first, may_answer=True)
     bound = Binding(compiled(first), compiled(later))
     if wanted.begun:

@@ -18,7 +18,6 @@ It must not know requests, items, the meaning of schemas, or engines.
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,11 +43,9 @@ from gpt_oss_server.harmony.encoding import (
     CHANNEL,
     CONSTRAIN,
     END,
-    FIRST_SPECIAL,
     MESSAGE,
     RETURN,
     START,
-    VOCABULARY_SIZE,
 )
 
 # The white space allowed between JSON's tokens. JSON allows any amount: a model that has lost its way would
@@ -70,21 +67,6 @@ class TextBody:
     lark: str
 
 
-@dataclass(frozen=True, slots=True)
-class Banned:
-    """Strings that no free text may contain; `folded` ones in any case."""
-
-    exact: tuple[str, ...] = ()
-    folded: tuple[str, ...] = ()
-
-    @property
-    def pattern(self) -> str:
-        """A regular expression for any of them; empty if there are none."""
-        exact, folded = ("|".join(map(_literal, texts)) for texts in (self.exact, self.folded))
-        return "|".join(filter(None, (exact, f"(?i:{folded})" if folded else "")))
-
-
-NOTHING = Banned()
 Body = JsonBody | TextBody | None  # None: any text
 
 ANY_OBJECT = JsonBody({"type": "object"})
@@ -109,7 +91,6 @@ class TurnShape:
     may_answer: bool = True
     asides: Sequence[str] = ("analysis", "commentary")  # reasoning, and preambles for the user
     parallel: bool = False  # whether more calls may follow the first
-    banned: Banned = NOTHING  # what no text contains
 
 
 _NEXT = sequence(Token(END), Token(START), "assistant")
@@ -168,15 +149,13 @@ def turn_grammar(shape: TurnShape) -> str:
     lark = _Lark()
     tree = turn_tree(shape, {}, lark.body)
     rules = [f"{name}: {lark.written(node)}" for name, node in tree.rules.items()]
-    return lark.whole([f"start: {lark.written(tree.start)}", *rules], shape.banned)
+    return lark.whole([f"start: {lark.written(tree.start)}", *rules])
 
 
-def plain_grammar(body: Body, banned: Banned = NOTHING) -> str:
-    """The grammar of a continuation without messages. Without a form, special tokens are free."""
+def plain_grammar(body: Body) -> str:
+    """The grammar of a continuation without messages."""
     lark = _Lark()
-    free = f"text (<[{FIRST_SPECIAL}-{VOCABULARY_SIZE - 1}]> text)*"
-    start = free if body is None else lark.written(lark.body(body))
-    return lark.whole([f"start: {start}"], banned)
+    return lark.whole([f"start: {lark.written(lark.body(body))}"])
 
 
 class _Lark:
@@ -216,10 +195,8 @@ class _Lark:
             case _:
                 raise TypeError(f"A turn has no {node}.")
 
-    def whole(self, rules: Sequence[str], banned: Banned) -> str:
-        pattern = banned.pattern
-        without = f" & ~/(.|\\n)*({pattern})(.|\\n)*/" if pattern else ""
-        turn = "\n".join([*rules, *self._bodies, "text: TEXT?", f"TEXT: /(.|\\n)+/{without}", ""])
+    def whole(self, rules: Sequence[str]) -> str:
+        turn = "\n".join([*rules, *self._bodies, "text: TEXT?", "TEXT: /(.|\\n)+/", ""])
         if not self._grammars:
             return turn
         named = [{"name": name, "lark_grammar": lark} for lark, name in self._grammars.items()]
@@ -228,8 +205,3 @@ class _Lark:
 
 def schema_json(schema: Mapping[str, Any]) -> str:
     return json.dumps({**schema, "x-guidance": {"whitespace_pattern": _SPACE}})
-
-
-def _literal(text: str) -> str:
-    """A text as a regular expression between the slashes of a terminal."""
-    return re.escape(text).replace("/", r"\/").replace("\\\n", r"\n").replace("\\\r", r"\r")

@@ -1,6 +1,6 @@
 """The grammar of a turn for an engine that takes it as text.
 
-Banned strings are left free, and so are texts that must follow a grammar of their own, unless that is one
+Texts that must follow a grammar of their own are left free, unless that is one
 regular expression or a list of texts: the finished turn is checked.
 """
 

@@ -1,10 +1,9 @@
 """Checks whether a finished turn has the required form, for engines that do not enforce grammars."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gpt_oss_server.constraints.grammar import NOTHING, Banned, Body, JsonBody, TextBody
+from gpt_oss_server.constraints.grammar import Body, JsonBody, TextBody
 from gpt_oss_server.constraints.json_check import JsonCheck
 from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.harmony.events import Header
@@ -18,7 +17,6 @@ class TurnCheck:
     bodies: Mapping[str, Body]  # the form of a call's body, by its recipient
     must_call: bool
     only: frozenset[str] | None
-    banned: Banned = NOTHING
 
     def problem(self, messages: Iterable[tuple[Header, str]], called: bool = False) -> str | None:
         """Checks a turn that ended by itself. `called`: it started with a call that the user had approved."""
@@ -43,8 +41,6 @@ class TurnCheck:
     def _message_problem(self, header: Header, text: str) -> str | None:
         if header.recipient is not None:
             return self.header_problem(header) or self._call_problem(header.recipient, text)
-        if self.banned != NOTHING and re.search(self.banned.pattern, text):
-            return "The model wrote a text that the request bans."
         return self._answer_problem(text) if header.channel == "final" else None
 
     def _answer_problem(self, text: str) -> str | None:

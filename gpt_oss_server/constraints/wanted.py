@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.constraints.grammar import NOTHING, Banned
 from gpt_oss_server.constraints.text_grammar import Syntax
 from tools.tool import Declaration
 
@@ -45,7 +44,6 @@ class Wanted:
     # By recipient: schemas that guide the bodies of calls without binding them.
     guides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     answer: Schema | TextGrammar | None = None
-    banned: Banned = NOTHING  # what no text contains
     must_call: bool = False
     only: frozenset[str] | None = None  # the only recipients that may be called; None: all; empty: no call
     parallel: bool = False  # several calls in one generation
@@ -69,8 +67,7 @@ class Wanted:
     @property
     def binds(self) -> bool:
         """Whether the request requires anything beyond legal headers."""
-        bound = self.needs_grammars or self.must_call or self.only is not None
-        return bound or self.banned != NOTHING
+        return self.needs_grammars or self.must_call or self.only is not None
 
     @property
     def param(self) -> str:
@@ -79,10 +76,4 @@ class Wanted:
             return self.answer.param
         if self.forms:
             return next(iter(self.forms.values())).param
-        if self.banned != NOTHING:
-            return param_of_banned(self.banned)
         return self.choice_param if self.must_call or self.only is not None else "tools"
-
-
-def param_of_banned(banned: Banned) -> str:
-    return "banned_strings" if banned.folded else "bad_words"

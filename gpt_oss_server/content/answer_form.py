@@ -5,18 +5,15 @@ names the field as the client sent it. It must not know whether the engine can e
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, assert_never
+from dataclasses import dataclass
+from typing import Any, assert_never
 
-from gpt_oss_server.constraints.grammar import NOTHING, Banned
 from gpt_oss_server.constraints.text_grammar import choice_grammar
-from gpt_oss_server.constraints.wanted import Schema, TextGrammar, param_of_banned
-from gpt_oss_server.content.biases import check_words, words_of_one_token
+from gpt_oss_server.constraints.wanted import Schema, TextGrammar
 from gpt_oss_server.content.dialect import FLAT, Dialect
 from gpt_oss_server.content.tools import ANY_OBJECT
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.declarations import ResponseFormat
-from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.http.shared_fields import FormKind
 from gpt_oss_server.json_values import read_json_text
 
@@ -29,7 +26,6 @@ class AnswerFormat:
 
     form: Schema | TextGrammar | None = None
     declared: tuple[ResponseFormat, ...] = ()  # the prompt's declarations
-    banned: Banned = NOTHING  # what no text contains
 
 
 def answer_format(
@@ -78,38 +74,20 @@ def _schema(schema: Any, where: str) -> dict[str, Any]:
     return schema
 
 
-class AnswerFields(Protocol):
-    """The fields of a request of any API that describe its answer."""
-
-    @property
-    def forms(self) -> Mapping[str, tuple[FormKind, Any]]: ...
-    @property
-    def bad_words(self) -> Sequence[str] | None: ...
-    @property
-    def banned_strings(self) -> str | Sequence[str] | None: ...
-
-
 def requested_answer(
-    request: AnswerFields, wanted: Mapping[str, Any] | None, where: str, dialect: Dialect, encoding: Encoding
+    forms: Mapping[str, tuple[FormKind, Any]], wanted: Mapping[str, Any] | None, where: str, dialect: Dialect
 ) -> AnswerFormat:
-    """`wanted` is the API's own field for the format, at the place `where`."""
-    answer, forms = answer_format(wanted, where, dialect), request.forms
+    """`wanted` is the API's own field for the format, at the place `where`; `forms` are all others."""
+    answer = answer_format(wanted, where, dialect)
     names = [*([where] if answer.form is not None else []), *forms]
     if len(names) > 1:
         raise InvalidRequest(
             f"`{names[0]}` and `{names[1]}` both set the form of the answer: send one of them.",
             param=names[1],
         )
-    banned = _banned(request, encoding)
-    if banned != NOTHING and names:
-        param = param_of_banned(banned)
-        raise InvalidRequest(
-            f"`{param}` and `{names[0]}` exclude each other: the form decides what the answer contains.",
-            param=param,
-        )
     for name, (kind, value) in forms.items():
         answer = _read(name, kind, value)
-    return replace(answer, banned=banned)
+    return answer
 
 
 def _read(name: str, kind: FormKind, value: Any) -> AnswerFormat:
@@ -146,12 +124,3 @@ def _choice(name: str, value: Sequence[str]) -> str:
     if not 0 < len(value) <= _MOST_CHOICES:
         raise InvalidRequest(f"`{name}` must have 1 to {_MOST_CHOICES} texts.", param=name)
     return choice_grammar(value)
-
-
-def _banned(request: AnswerFields, encoding: Encoding) -> Banned:
-    banned = request.banned_strings or ()
-    strings = (banned,) if isinstance(banned, str) else tuple(banned)
-    words = tuple(request.bad_words or ())
-    check_words(words, "bad_words")
-    check_words(strings, "banned_strings")
-    return Banned(tuple(words_of_one_token(words, encoding)[1]), strings)

@@ -1,11 +1,7 @@
-"""What a request allows of single tokens: its biases, and its bad words that are one token.
-
-Takes `logit_bias` in any of its shapes and `bad_words`. Returns biases by token id, and the words that are
-several tokens, which only a grammar can keep out. Raises a 400 that names the entry.
-"""
+"""Biases of single tokens. Takes `logit_bias` in any of its shapes, or raises a 400 that names the entry."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest
@@ -13,7 +9,6 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.http.validation import json_type
 
 NEVER = -100.0  # OpenAI's lowest bias: in practice the token is never sampled
-_MOST_WORDS = 1_000
 _LONGEST_WORD = 100  # characters
 _ID = re.compile(r"-?[0-9]{1,18}\Z")  # Python refuses to convert several thousand digits
 
@@ -33,29 +28,6 @@ def check_bias(biases: Mapping[str, Any] | Sequence[Any] | None) -> None:
     """Checks what needs no vocabulary, so that a request fails before any work."""
     for where, _, value in _entries(biases):
         _bias(value, where)
-
-
-def words_of_one_token(words: Iterable[str], encoding: Encoding) -> tuple[set[int], list[str]]:
-    """The ids of words that are one token, with and without a space before them; and all other words."""
-    single: set[int] = set()
-    others = []
-    for word in words:
-        spellings = [encoding.encode(spelling) for spelling in (word, f" {word}")]
-        single |= {ids[0] for ids in spellings if len(ids) == 1}
-        if len(spellings[0]) > 1:
-            others.append(word)
-    return single, others
-
-
-def check_words(words: Sequence[str], where: str) -> None:
-    if len(words) > _MOST_WORDS:
-        raise InvalidRequest(f"`{where}` may have {_MOST_WORDS} texts at most.", param=where)
-    for word in words:
-        if not word or len(word) > _LONGEST_WORD:
-            raise InvalidRequest(
-                f"`{where}` must have texts of 1 to {_LONGEST_WORD} characters, not {word!r:.60}.",
-                param=where,
-            )
 
 
 def _entries(biases: Mapping[str, Any] | Sequence[Any] | None) -> Iterator[tuple[str, int | str, Any]]:

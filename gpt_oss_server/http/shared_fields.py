@@ -61,10 +61,6 @@ class GenerationFields(Body):
     logit_bias: dict[str, Any] | list[Any] | None = optional(
         "Adds to the scores of tokens: an object of token ids or texts, or a list of pairs. `false` is -100."
     )
-    bad_words: list[str] | None = optional("Words that the output does not have.")
-    banned_strings: str | list[str] | None = optional(
-        "Texts that reasoning, preambles and the answer do not have, in upper or lower case."
-    )
     min_tokens: Annotated[Integer, Field(ge=0)] | None = optional(
         "The output does not end before it has this many tokens."
     )
@@ -72,9 +68,6 @@ class GenerationFields(Body):
         "The model does not end its output: it ends at the limit of tokens."
     )
     stop_token_ids: StopIds | None = optional("Further token ids at which the output ends.")
-    generation_config: str | dict[str, Any] | None = optional(
-        "The generation settings of transformers, as an object or a JSON text. Fields of the request win."
-    )
     cache_salt: Salt | None = optional("Only requests with the same salt share the prefix cache.")
     priority: Priority | None = optional(
         "Requests with a lower number start first, if the server has `--allow-priority`."

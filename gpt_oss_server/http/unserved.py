@@ -63,6 +63,8 @@ SAMPLERS_NOT_SERVED: NotServed = {
     "allowed_token_ids": (EMPTY, _BIAS),
     "allowed_tokens": (EMPTY, _BIAS),
     "banned_tokens": (EMPTY, _BIAS),
+    "banned_strings": (EMPTY, _BIAS),
+    "bad_words": (EMPTY, _BIAS),
     "logits_processors": (EMPTY, _BIAS),
     "logits_processor": (EMPTY, _BIAS),
     "custom_logit_processor": (EMPTY, _BIAS),
@@ -113,6 +115,7 @@ SAMPLERS_NOT_SERVED: NotServed = {
     "lora_path": (NEVER, _NO_LORA),
     "adapter_id": (NEVER, _NO_LORA),
     "options": (EMPTY, _TOP_LEVEL),
+    "generation_config": (EMPTY, _TOP_LEVEL),
     "extra_body": (EMPTY, "The client should merge it into the request."),
 }
 """Fields, most of them of sampling, that no API of this server has. The API's own tables add to them."""

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from gpt_oss_server.content.logprobs import Speller, TextScores
 from gpt_oss_server.content.tools import ClientTool
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.ids import Ids
@@ -140,8 +139,7 @@ class ClientCall(ItemBuilder):
     client_runs = True
     prefix: ClassVar[str]  # of the ids of its items
 
-    def __init__(self, ids: Ids, tool: ClientTool, speller: Speller | None = None) -> None:
-        """`speller`: of the log-probabilities, for items that show them."""
+    def __init__(self, ids: Ids, tool: ClientTool) -> None:
         super().__init__(ids(self.prefix))
         self._call_id: str | None = ids("call")
         self.recipient = (self._call_id, tool.recipient)
@@ -154,14 +152,9 @@ class WrittenCall(ClientCall):
     body: ClassVar[str]  # the item's key of that text
     event: ClassVar[str]
 
-    def __init__(self, ids: Ids, tool: ClientTool, speller: Speller | None = None) -> None:
-        super().__init__(ids, tool, speller)
+    def __init__(self, ids: Ids, tool: ClientTool) -> None:
+        super().__init__(ids, tool)
         self._called = {"name": tool.name, **({"namespace": tool.namespace} if tool.namespace else {})}
-        self._scores = None if speller is None else TextScores(speller)
-
-    def score(self, scored: TokenLogprob) -> None:
-        if self._scores is not None:
-            self._scores.score(scored)
 
     def _item(self, text: str, status: str) -> Item:
         return {
@@ -171,24 +164,16 @@ class WrittenCall(ClientCall):
             self.body: text,
             "call_id": self._call_id,
             **self._called,
-            **self._scored(),
         }
-
-    def _scored(self) -> Item:
-        return {} if self._scores is None else {"logprobs": list(self._scores.sent)}
 
     def open(self) -> tuple[Item, list[Event]]:
         return self._item("", "in_progress"), []
 
     def delta(self, text: str) -> tuple[Event, ...]:
-        event: Event = {"type": f"{self.event}.delta", "delta": text}
-        if self._scores is not None:
-            event["logprobs"] = self._scores.show(text)
-        return (event,)
+        return ({"type": f"{self.event}.delta", "delta": text},)
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
-        done = {**self._done(text), **self._scored()}
-        return [done], self._item(text, "completed" if complete else "incomplete")
+        return [self._done(text)], self._item(text, "completed" if complete else "incomplete")
 
     def _done(self, text: str) -> Event:
         return {"type": f"{self.event}.done", self.body: text}

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pydantic_core import to_json
 
 from gpt_oss_server.content.dialect import Dialect
-from gpt_oss_server.content.logprobs import Speller
 from gpt_oss_server.content.tools import ClientTool, RequestTools, Tool
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Item, ItemBuilder, ShapedCall
@@ -18,7 +17,7 @@ from gpt_oss_server.items.conversation import ReadItem, read_action, read_json_o
 
 ReadTool = Callable[[Tool, str, RequestTools, Dialect], None]
 """Adds a tool at this place of the body to the request's tools, or raises a 400."""
-BuildCall = Callable[[Ids, ClientTool, Speller | None], ItemBuilder]
+BuildCall = Callable[[Ids, ClientTool], ItemBuilder]
 Change = Callable[[Item], Item]
 
 

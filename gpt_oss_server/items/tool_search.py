@@ -16,7 +16,6 @@ from typing import Any
 from pydantic_core import to_json
 
 from gpt_oss_server.content.dialect import Dialect
-from gpt_oss_server.content.logprobs import Speller
 from gpt_oss_server.content.tools import (
     ClientTool,
     RequestTools,
@@ -271,7 +270,7 @@ def _read_output(item: Item, where: str, conversation: Conversation) -> None:
     conversation.add(replace(segment, tools=tuple(item["tools"])))
 
 
-def _build(ids: Ids, tool: ClientTool, _: Speller | None) -> ItemBuilder:
+def _build(ids: Ids, tool: ClientTool) -> ItemBuilder:
     return (
         ToolSearchBuilder(ids, tool) if tool.echo.get("execution") == "client" else HostedSearchBuilder(ids)
     )

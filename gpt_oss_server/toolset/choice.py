@@ -36,7 +36,6 @@ def wanted_of(
         declarations=hosted.declarations,
         guides=_guides(tools, hosted),
         answer=answer.form,
-        banned=answer.banned,
         must_call=must_call,
         only=only,
         parallel=parallel and bool(tools.calls or hosted.declarations),

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.constraints.wanted import Wanted
-from gpt_oss_server.content.biases import NEVER, logit_bias, words_of_one_token
+from gpt_oss_server.content.biases import logit_bias
 from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.errors import ContextLengthExceeded, UnsupportedField
 from gpt_oss_server.harmony.declarations import Declared, FunctionTool, ResponseFormat, ToolNamespace
@@ -256,8 +256,6 @@ class SamplingRequest(Protocol):
     def ignore_eos(self) -> bool | None: ...
     @property
     def stop_token_ids(self) -> Sequence[int] | None: ...
-    @property
-    def bad_words(self) -> Sequence[str] | None: ...
 
 
 def sampling_of(
@@ -310,7 +308,6 @@ def _honoured_fields(request: SamplingRequest, info: EngineInfo, encoding: Encod
     if fields.get("top_k") == _ALL_TOKENS:
         fields["top_k"] = 0  # which every engine supports
     bias = logit_bias(request.logit_bias, encoding, info.vocab_size)
-    bias |= dict.fromkeys(words_of_one_token(request.bad_words or (), encoding)[0], NEVER)
     if bias:
         fields["logit_bias"] = bias
     if request.ignore_eos:
@@ -322,8 +319,7 @@ def _honoured_fields(request: SamplingRequest, info: EngineInfo, encoding: Encod
         fields["logprobs"] = logprobs
     for name in ignored_fields(request, info):
         del fields[name]
-    names = _FIELD_OF if request.logit_bias else {**_FIELD_OF, "logit_bias": "bad_words"}
-    _check_honoured(fields, info, names)
+    _check_honoured(fields, info)
     return fields
 
 
@@ -349,10 +345,10 @@ def begun_call(wanted: Wanted, info: EngineInfo, renderer: Renderer) -> tuple[in
     return tuple(written[len(renderer.cue) : -1])
 
 
-def _check_honoured(fields: Mapping[str, Any], info: EngineInfo, names: Mapping[str, str]) -> None:
+def _check_honoured(fields: Mapping[str, Any], info: EngineInfo) -> None:
     for name in fields:
         if name not in info.honours and fields[name] != getattr(Sampling(), name):
-            field = names.get(name, name)
+            field = _FIELD_OF.get(name, name)
             raise UnsupportedField(
                 f"`{field}` is not served by the model {info.name!r}. Leave it out.", param=field
             )

@@ -127,11 +127,6 @@ async def test_a_result_may_name_its_function_and_arguments_may_be_an_object() -
     assert "sunny" in prompt
 
 
-async def test_a_call_that_awaits_approval_needs_no_result() -> None:
-    request = {"server_label": "echoes", "name": "f"}
-    assert "Weather?" in await prompt_of(USER, asked("a", mcp_approval_request=request), USER)
-
-
 NEXT = "<|start|>assistant"
 THINKS = "<|channel|>analysis<|message|>I need f.<|end|>" + NEXT
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"

@@ -123,8 +123,6 @@ async def test_an_engine_that_takes_grammars_as_text_gets_one_and_is_checked() -
         ({"grammar": 'root ::= "a" "b"?'}, "ab", "abb"),
         ({"json_schema": SCHEMA}, '{"name": "Oslo"}', "Oslo"),
         ({"guided_json": '{"enum": ["\\ud800", 1]}'}, "1", "2"),  # half a character, as JSON can spell it
-        ({"banned_strings": ["oslo"]}, "Bergen", "It is Oslo."),
-        ({"bad_words": ["zqxjkvb"]}, "a", "a zqxjkvb"),
     ],
     ids=str,
 )
@@ -132,7 +130,7 @@ async def test_without_grammars_each_form_is_checked(fields: dict[str, Any], goo
     answer = "<|channel|>final<|message|>{}<|return|>"
     fits = await completion_of(replaying(answer.format(good)), **fields)
     assert message_of(fits)["content"] == good
-    with pytest.raises(InvalidOutput, match=r"does not f|that the request bans"):
+    with pytest.raises(InvalidOutput, match="does not f"):
         await completion_of(replaying(answer.format(bad)), **fields)
 
 

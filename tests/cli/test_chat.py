@@ -1,4 +1,4 @@
-"""The chat outside of a terminal: questions, piped lines, its commands, tools, patches, a running server."""
+"""The chat outside of a terminal: questions, piped lines, its commands, tools, a running server."""
 
 import json
 import os
@@ -17,11 +17,7 @@ from tests.doubles.ops.certificates import write_certificate
 from tests.doubles.server_process import serving
 
 REMEMBERS = final("I remember.", when=r"first line[\s\S]*second line")
-PATCH = "*** Begin Patch\n*** Update File: f.txt\n@@\n one\n-two\n+2\n*** End Patch"
 CALL = "<|channel|>commentary to=functions.{} <|constrain|>json<|message|>{}<|call|>"
-DIFF = "--- a/f.txt\n+++ b/f.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\nApply? [y/N] \n"
-ADDENDS = {"type": "object", "properties": {"a": {}, "b": {}}}
-ADD = {"name": "add", "description": "Adds.", "parameters": ADDENDS}
 
 
 def talk(*words: str, stdin: str = "", **options: object) -> str:
@@ -69,11 +65,6 @@ def test_a_byte_that_is_not_utf8_spoils_nothing_else(tmp_path: Path, reading: st
     assert (chat.returncode, chat.stderr, chat.stdout) == (0, "", "Hello!\n" * 3)
 
 
-def test_a_demo_model_that_cannot_edit_is_named_at_the_start() -> None:
-    chat = run("chat", "-a", "--default-max-output-tokens", "1", "Hello")
-    assert chat.stderr.startswith("-a: the embedded demo model was not trained to edit files")
-
-
 def test_commands_of_the_chat_are_obeyed(tmp_path: Path) -> None:
     lines = "first line\n/new\nsecond line\n/effort high\nthird\n/effort huge\n/help\n/quit\nnever written\n"
     model = script(tmp_path, REMEMBERS, final("High.", when="Reasoning: high"), ANSWER)
@@ -99,14 +90,10 @@ def test_a_file_of_the_user_is_replaced_only_if_the_user_agrees(tmp_path: Path) 
 
 def test_what_happened_can_be_shown_and_saved(tmp_path: Path) -> None:
     saved = tmp_path / "talk.json"
-    commands = f"/stats\n/raw\nhi\n/raw\n/tokens\n/stats\n/tools\n/save {saved}\n/save\n/save /no/x\n"
+    commands = f"/stats\nhi\n/stats\n/tools\n/save {saved}\n/save\n/save /no/x\n"
     model = script(tmp_path, ANSWER)
     output = talk("-p", "--python", "unsafe-local", "-m", model, stdin=commands)
-    nothing = "there is no answer yet\n"
-    assert output.startswith(f"{nothing * 2}| Easy.\nHello!\n<|start|>system")
-    assert f"<|start|>user<|message|>hi<|end|><|start|>assistant{ANSWER}\n" in output
-    assert "200005  100.00%  <|channel|>\n" in output
-    assert '"final"\n' in output
+    assert output.startswith("there is no answer yet\n| Easy.\nHello!\nprompt ")
     stats = r"\nprompt    \d+ tokens, 0 of them from the cache\noutput    \d+ tokens, [1-9] of them reasoning"
     assert re.search(stats, output)
     assert "code_interpreter\n" in output
@@ -114,78 +101,18 @@ def test_what_happened_can_be_shown_and_saved(tmp_path: Path) -> None:
     assert "[not saved: No such file or directory]" in output
     [turn] = json.loads(saved.read_text())
     assert turn["input"][0]["content"] == "hi"
-    assert turn["response"]["metadata"] == {}
+    assert turn["response"]["output"][-1]["content"][0]["text"] == "Hello!"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "f.txt").write_text("one\ntwo\n")
-    return folder
-
-
-@pytest.fixture
-def patching(tmp_path: Path) -> str:
-    """A model that sends a patch, then reports the result that it read."""
-    escape = CALL.format("apply_patch", "*** Begin Patch\n*** Delete File: /etc/passwd\n*** End Patch")
-    return script(
-        tmp_path,
-        final("I see, applied.", when=r"The patch was applied\. Updated f\.txt\."),
-        final("I see, refused.", when=r"The user did not apply this patch\."),
-        final("I see, wrong.", when=r"The patch was not applied\. .*only paths relative"),
-        final("No such thing.", when=r"There is no function 'apply_patch' here"),
-        {"text": escape, "when": "escape"},
-        CALL.format("apply_patch", json.dumps({"patch": PATCH})),
-    )
-
-
-@pytest.mark.parametrize(
-    ("answer", "end", "content"),
-    [
-        ("y\n", "[Updated f.txt.]\nI see, applied.\n", "one\n2\n"),
-        *((no, "[not applied]\nI see, refused.\n", "one\ntwo\n") for no in ("n\n", "\n", "yeah\n", "")),
-    ],
-)
-def test_a_patch_is_applied_after_a_yes_alone_and_the_model_learns_of_it(
-    folder: Path, patching: str, answer: str, end: str, content: str
-) -> None:
-    output = talk("-a", "--model", patching, stdin=f"patch it\n{answer}", cwd=folder)
-    assert output == f"[calls apply_patch]\n{DIFF}{end}"
-    assert (folder / "f.txt").read_text() == content
-
-
-def test_a_path_outside_and_a_missing_function_are_refused_without_a_question(
-    folder: Path, patching: str
-) -> None:
-    output = talk("-a", "--model", patching, stdin="escape\n", cwd=folder)
-    assert "Apply?" not in output
-    assert output.endswith("only paths relative to the current folder can be patched.]\nI see, wrong.\n")
-    assert talk("--model", patching, stdin="patch it\n", cwd=folder).endswith("No such thing.\n")
-    assert (folder / "f.txt").read_text() == "one\ntwo\n"
+def test_a_call_of_a_function_is_refused_and_the_model_learns_of_it(tmp_path: Path) -> None:
+    told = final("I see.", when=r"There is no function 'add' here")
+    output = talk("--model", script(tmp_path, told, CALL.format("add", '{"a": 2}')), stdin="2?\n")
+    assert output == 'calls add({"a": 2})\nI see.\n'
 
 
 def test_a_model_that_runs_in_circles_is_stopped(tmp_path: Path) -> None:
-    output = talk("--model", script(tmp_path, CALL.format("apply_patch", "{}")), stdin="go\n")
+    output = talk("--model", script(tmp_path, CALL.format("add", "{}")), stdin="go\n")
     assert output.endswith("[stopped after 100 calls; write anything to continue]\n")
-
-
-@pytest.mark.parametrize("shape", ["responses", "chat"])
-@pytest.mark.parametrize("has_command", [True, False])
-def test_a_declared_function_runs_its_command_or_the_user_gives_the_result(
-    tmp_path: Path, shape: str, has_command: bool
-) -> None:
-    program = "import json, sys; x = json.load(sys.stdin); print(x['a'] + x['b'])"
-    tool = {"type": "function", **ADD} if shape == "responses" else {"type": "function", "function": ADD}
-    declared = [{**tool, "command": ["python3", "-c", program]}] if has_command else {"tools": [tool]}
-    (tmp_path / "f.json").write_text(json.dumps(declared))
-    five = final("Five.", when=r"functions\.add to=assistant[\s\S]*<\|message\|>5<")
-    model = script(tmp_path, five, CALL.format("add", '{"a": 2, "b": 3}'))
-    lines = "2 + 3?\n/tools\n" if has_command else "2 + 3?\n5\n/tools\n"
-    question = "" if has_command else "Result of add: \n"
-    assert talk("-f", str(tmp_path / "f.json"), "-m", model, stdin=lines) == (
-        f'calls add({{"a": 2, "b": 3}})\n{question}[gives]\n    5\nFive.\nadd                  Adds.\n'
-    )
 
 
 def test_searches_are_shown(tmp_path: Path) -> None:

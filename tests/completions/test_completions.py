@@ -145,7 +145,7 @@ def test_a_stop_id_of_the_request_ends_the_text_before_it(url: str, encoding: En
 
 
 def test_a_form_needs_an_engine_that_enforces_it(url: str) -> None:
-    for field, value in (("guided_regex", "a"), ("banned_strings", ["a"]), ("bad_words", ["zqxjkvb"])):
+    for field, value in (("guided_regex", "a"), ("guided_choice", ["a"])):
         error = posted(f"{url}/completions", prompt="x", **{field: value})["error"]
         assert (error["param"], error["code"]) == (field, "unsupported_parameter")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.constraints.grammar import Banned, Callee, JsonBody, TextBody, TurnShape, turn_grammar
+from gpt_oss_server.constraints.grammar import Callee, JsonBody, TextBody, TurnShape, turn_grammar
 from gpt_oss_server.constraints.matcher import CompiledGrammar, GrammarError, grammars_of
 from gpt_oss_server.constraints.spelled_turn import SpelledTurn, spelled_turn
 from gpt_oss_server.harmony.encoding import CALL, RETURN, Encoding
@@ -189,9 +189,3 @@ def test_end_tokens_are_not_written(encoding: Encoding) -> None:
         root = text.partition("\n")[0]
         assert "200012" not in root
         assert "200006" not in root, "what follows an end token is left out"
-
-
-def test_banned_strings_are_left_to_the_check(encoding: Encoding) -> None:
-    grammar = spelled_turn(TurnShape(banned=Banned(("x",))), encoding)
-    tokens = encoding.encode_special("<|channel|>final<|message|>x")
-    assert accepted(grammar, tokens) == len(tokens)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from gpt_oss_server.caller.caller import LOCAL
-from gpt_oss_server.content.biases import NEVER, logit_bias, words_of_one_token
+from gpt_oss_server.content.biases import NEVER, logit_bias
 from gpt_oss_server.content.parts import file_text, text_of
 from gpt_oss_server.errors import ApiError, InvalidRequest
 from gpt_oss_server.harmony.encoding import VOCABULARY_SIZE, Encoding
@@ -198,9 +198,3 @@ def test_an_error_names_the_entry(encoding: Encoding, given: Any, param: str) ->
     with pytest.raises(InvalidRequest) as refused:
         logit_bias(given, encoding, VOCABULARY_SIZE)
     assert refused.value.param == param
-
-
-def test_words_of_one_token_with_and_without_a_space(encoding: Encoding) -> None:
-    ids, others = words_of_one_token(["Paris", "zqxjkvb"], encoding)
-    assert ids >= {*encoding.encode("Paris"), *encoding.encode(" Paris")}
-    assert others == ["zqxjkvb"]

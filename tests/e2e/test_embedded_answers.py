@@ -150,20 +150,6 @@ def test_an_answer_has_the_form_under_each_name(
     assert made.ended == "stop"
 
 
-@EVERY_API
-def test_banned_words_and_strings_do_not_appear(url: str, answers: dict[Any, Made], ask: Any) -> None:
-    assert "Paris" in answers[ask].text
-    for fields in (
-        {"bad_words": ["Paris"]},
-        {"banned_strings": "pARIS"},
-        {"banned_strings": ["is Paris", "is Pari"]},
-        {"bad_words": ["France is Paris", "is Pari"]},
-    ):
-        text = ask(url, 60, **fields).text
-        assert text
-        assert "is Pari" not in text
-
-
 REPETITION = 64
 MOST = 388 + REPETITION  # tokens of a turn: what a short answer has, and those of repetition
 SEARCH = function("search_files", "Search files by a pattern", "pattern", "string") | {"strict": False}

@@ -30,8 +30,6 @@ from gpt_oss_server.items.tool_search import ToolSearch
 from gpt_oss_server.turns.stops import StopFilter
 from tests.doubles.apis.hostile import CONNECTIONS, HEADERS, REQUESTS, UPLOADS, Read, Row, filled
 from tests.doubles.harmony.decoding import decode
-from tools.apply_patch.match import patched
-from tools.apply_patch.parse import PatchError, parse
 from tools.browser.arguments import read_call
 from tools.browser.citations import CitationRewriter
 from tools.browser.pages import charset
@@ -41,10 +39,9 @@ from tools.browser.pages.markdown_text import markdown_to_text
 from tools.browser.pages.text import find_lines, without_markers, wrap
 from tools.python.session import read_source
 
-REFUSALS = (ApiError, GrammarRefused, SchemaRefused, PatchError, PageError, UsageError, ValueError)
+REFUSALS = (ApiError, GrammarRefused, SchemaRefused, PageError, UsageError, ValueError)
 ENCODING = load_encoding()
 URL = "https://a.example/"
-BEGIN, END = "*** Begin Patch\n", "\n*** End Patch"
 FINAL = "<|channel|>final<|message|>"
 
 
@@ -103,13 +100,6 @@ def of_lines(text: str) -> None:
     find_lines(lines, "aab")
 
 
-def of_update(text: str) -> str:
-    """Of a file that has the lines of the patch, with spaces at their ends."""
-    [part] = parse(f"{BEGIN}*** Update File: a\n{text}{END}")
-    lines = [line for hunk in part.hunks for line in hunk.old]
-    return patched("".join(f"{line} \n" for line in lines), part.hunks, "a")
-
-
 # fmt: off
 TEXTS: list[tuple[str, Callable[[str], object], str, Sequence[str], str]] = [
     ("json", of_json, "", ("[", '{"a":', "[[]", '"', '"a', "1", "[1,", '{"":1,', " "), ""),
@@ -150,10 +140,6 @@ TEXTS: list[tuple[str, Callable[[str], object], str, Sequence[str], str]] = [
     ("markdown", of_markdown, "[a](b", (" ", "'", "("), "x"),
     ("lines", of_lines, "", ("a", "-", "a-", "a ", "\n", "【1†", "【1†a】", "【1\n", "—", "é"), ""),
     ("charset", of_charset, "", ("\xff", "é", "<meta ", "\x00", "<?xml ", "charset= "), ""),
-    ("patch", parse, BEGIN, ("*** Add File: a\n+b\n", "*** Delete File: a\n", "@@\n", "+a\n", "\n"), END),
-    ("patch", parse, f"{BEGIN}*** Update File: a\n", ("@@ a\n-b\n", "@@ -1 +1 @@", "*** End of File\n"), END),
-    ("patch", parse, "```", ("```\n", "a-", "\n"), "x"),
-    ("patch", of_update, "", ("@@\n-a\n+b\n", "-a\n", " a\n+b\n c\n", "@@ a\n-b\n"), ""),
 ]
 # fmt: on
 

@@ -61,22 +61,13 @@ class _FoldedChoice:
             self._end = {key: choice[key] for key in ("finish_reason", "stop_reason") if key in choice}
 
     def _score(self, logprobs: dict[str, Any]) -> None:
-        self._scores = scores = self._scores or {"content": [], "refusal": None}
-        scores["content"] += logprobs["content"]
-        if "reasoning" in logprobs:
-            scores.setdefault("reasoning", []).extend(logprobs["reasoning"])
-        for of_call in logprobs.get("tool_calls", ()):
-            calls = scores.setdefault("tool_calls", [])
-            while len(calls) <= of_call["index"]:
-                calls.append({"index": len(calls), "content": []})
-            calls[of_call["index"]]["content"] += of_call["content"]
+        self._scores = self._scores or {"content": [], "refusal": None}
+        self._scores["content"] += logprobs["content"]
 
     def _call(self, call: dict[str, Any]) -> None:
         if "id" in call:
             self._calls.append({key: value for key, value in call.items() if key != "index"})
             self._arguments.append([])
-        elif "mcp_approval_request" in call:
-            self._calls[call["index"]]["mcp_approval_request"] = call["mcp_approval_request"]
         kind = self._calls[call["index"]]["type"]
         self._arguments[call["index"]].append(call[kind][_BODIES[kind]])
 

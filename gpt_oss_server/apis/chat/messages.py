@@ -7,18 +7,19 @@ message that would silently change the conversation gets a 400 that names it.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt_oss_server.apis.chat.consents import Consents, EarlierCall, ran_here, segments_of
 from gpt_oss_server.content.pairing import Unpaired, in_order_of_calls, unpaired
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment, last_answer
 from gpt_oss_server.harmony.render import CUT_OFF, Renderer
 from gpt_oss_server.http.validation import json_text, json_type, text_field
+from gpt_oss_server.items.hosted import past_segments
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.json_values import dicts_of
 
@@ -34,6 +35,24 @@ class Begun:
     content: str | None = None  # None: the answer continues the reasoning
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierCall:
+    id: str
+    recipient: str
+    arguments: str
+    content_type: str | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its arguments are not visibly cut off. Free text shows no cut."""
+        if self.content_type != "json":
+            return True
+        try:
+            return isinstance(json.loads(self.arguments), dict)
+        except (ValueError, RecursionError):
+            return False
+
+
 @dataclass(slots=True)
 class ReadMessages:
     """The state of reading a conversation, message by message."""
@@ -46,18 +65,14 @@ class ReadMessages:
     before_call: bool = False  # a later message of the assistant calls a tool
     names_users: bool = False  # several users take part, so headers carry their names
     executed: set[int] = field(default_factory=set)  # indices of segments that an answer replaces
-    # Calls of hosted tools that need the user's approval.
-    consents: Consents = field(default_factory=Consents)
 
     def execute(self, segment: Segment) -> None:
         self.executed.add(len(self.segments))
         self.segments.append(segment)
 
     def close_cut_call(self, call_id: str, where: str) -> None:
-        """Lets the model read why a cut call has no result. A whole call needs one, unless it waits here."""
+        """Lets the model read why a cut call has no result. A whole call needs one."""
         call = self.calls[call_id]
-        if call.recipient in self.consents.servers:
-            return
         if call.is_whole:
             raise InvalidRequest(
                 "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
@@ -82,10 +97,8 @@ def read_messages(
     kinds: Kinds,
     *,
     continues_last: bool,
-    servers: Collection[str] = (),
 ) -> ReadMessages:
-    """`servers`: recipients of MCP tools that run here."""
-    conversation = ReadMessages(renderer, kinds, consents=Consents(servers, messages))
+    conversation = ReadMessages(renderer, kinds)
     conversation.names_users = len(_users(messages)) > 1
     before_call = _before_calls(messages)
     answers = _answers(messages)
@@ -126,8 +139,7 @@ def _answers(messages: Sequence[Any]) -> Unpaired:
         names = _called_names(messages[index])
         if left := tuple(each for each in ids if named.get(names[each], -1) < index):
             unanswered[index] = left
-    replaced = (index for index in pairs.replaced if messages[index].get("approve") is None)
-    return Unpaired(frozenset(replaced), unanswered)
+    return Unpaired(pairs.replaced, unanswered)
 
 
 def _answered_by(message: Any) -> str | None:
@@ -145,10 +157,10 @@ def _is_result(message: Any) -> bool:
 
 
 def _called_names(message: Any) -> dict[str, str]:
-    """The names of the called functions by the id of the call. A call that awaits approval is none."""
+    """The names of the called functions by the id of the call."""
     if not isinstance(message, dict) or message.get("role") != "assistant":
         return {}
-    calls = [call for call in dicts_of(message.get("tool_calls")) if "mcp_approval_request" not in call]
+    calls = dicts_of(message.get("tool_calls"))
     return {call["id"]: _name(call) for call in calls if isinstance(call.get("id"), str)}
 
 
@@ -220,22 +232,29 @@ def _developer(message: Message, where: str, conversation: ReadMessages) -> None
 def _assistant(message: Message, where: str, conversation: ReadMessages) -> None:
     """Adds reasoning, hosted calls, text, then client calls. Text before a call is a preamble."""
     renderer, add = conversation.renderer, conversation.segments.append
-    ran = ran_here(message)
-    for recipient, output in conversation.consents.results(ran):
-        add(renderer.tool_result(recipient, output))
+    ran = dicts_of(message.get("executed_tools"))
     if reasoning := _reasoning(message, where):
         add(renderer.reasoning(reasoning))
-    for segment in segments_of(ran, renderer, conversation.kinds):
+    for segment in _segments_of(ran, renderer, conversation.kinds):
         conversation.execute(segment)
     content = text_of(message.get("content"), f"{where}.content")
     content = content or text_of(message.get("refusal"), f"{where}.refusal")
-    calls = [conversation.consents.addressed(call) for call in _calls(message, where)]
+    calls = _calls(message, where)
     if content or not (reasoning or calls or ran):
         is_preamble = bool(calls) or conversation.before_call
         add(renderer.preamble(content) if is_preamble else renderer.answer(content))
     for call in calls:
         conversation.calls[call.id] = call
         add(renderer.call(call.recipient, call.arguments, content_type=call.content_type))
+
+
+def _segments_of(ran: Sequence[Mapping[str, Any]], renderer: Renderer, kinds: Kinds) -> Iterator[Segment]:
+    """Skips entries that name no recipient: other servers use a field of this name too."""
+    for call in ran:
+        name, arguments, output = (call.get(key) for key in ("name", "arguments", "output"))
+        if not (isinstance(name, str) and name and isinstance(arguments, str) and isinstance(output, str)):
+            continue
+        yield from past_segments(renderer, kinds.called(name), name, arguments, output)
 
 
 def _reasoning(message: Message, where: str) -> str:
@@ -286,22 +305,7 @@ def _tool(message: Message, where: str, conversation: ReadMessages) -> None:
             "assistant's message with its tool_calls.",
             param=f"{where}.tool_call_id",
         )
-    result = _result(message, where, conversation)
-    if result is not None:
-        conversation.segments.append(conversation.renderer.tool_result(recipient, result))
-
-
-def _result(message: Message, where: str, conversation: ReadMessages) -> str | None:
-    """The call's result; None where the user approves the call, and it runs here."""
-    if message.get("approve") is None:
-        return _content(message, where)
-    if not isinstance(message.get("tool_call_id"), str):
-        raise InvalidRequest(
-            f"`{where}.tool_call_id` must be the id of the call that `approve` answers.",
-            param=f"{where}.tool_call_id",
-        )
-    reason = text_of(message.get("content"), f"{where}.content")
-    return conversation.consents.answer(message, reason, where)
+    conversation.segments.append(conversation.renderer.tool_result(recipient, _content(message, where)))
 
 
 def _old_function(message: Message, where: str, conversation: ReadMessages) -> None:

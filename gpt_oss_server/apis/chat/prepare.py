@@ -15,7 +15,6 @@ from gpt_oss_server.content.answer_form import AnswerFormat, requested_answer
 from gpt_oss_server.content.dialect import FLAT, NESTED
 from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
-from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.items.function_call import function_tool
@@ -58,16 +57,14 @@ def prepare(
     work: Work,
 ) -> PreparedChat:
     hosted.servers.check_listed()
+    _check_needs_no_approval(hosted)
     answer, wanted = form
     model = work.model
     top = request.prompt_logprobs
     scored = None if top is None else scored_prompt(model.engine, top, "prompt_logprobs")
     renderer = model.renderer
-    conversation = _read(request, model.info, hosted, renderer)
+    conversation = _read(request, model.info, hosted.kinds, renderer)
     prefill = _prefill(_begun(request, conversation.begun, wanted), renderer)
-    approved = tuple(conversation.consents.approved)
-    if approved:
-        _check_approved_run_once(request, begun=bool(prefill))
     thinking = thinking_of(request.effort, request.reasoning_budget, model.settings)
     bounds = thinking.budget is not None
     wanted = replace(wanted, bounds_reasoning=bounds, begun=prefill, begun_param=request.begin_param)
@@ -77,8 +74,7 @@ def prepare(
     hosted.resume_from(shown, model.encoding)
     length = len(prompt) + len(prefill)
     sampling = sampling_of(request, model, work.caller, prompt=length, limit=request.limit)
-    if not (prefill or approved):
-        prefill = begun_call(wanted, model.info, renderer)
+    prefill = prefill or begun_call(wanted, model.info, renderer)
     return PreparedChat(
         request=request,
         scored=scored,
@@ -88,7 +84,6 @@ def prepare(
         recipients=known_recipients(tools, hosted),
         tools=tools,
         hosted=hosted,
-        approved=approved,
         wanted=wanted,
         thinking=thinking,
     )
@@ -115,19 +110,12 @@ def _head(
     )
 
 
-def _read(
-    request: CreateChatCompletion, info: EngineInfo, hosted: HostedTools, renderer: Renderer
-) -> ReadMessages:
+def _read(request: CreateChatCompletion, info: EngineInfo, kinds: Kinds, renderer: Renderer) -> ReadMessages:
     if request.truncate_prompt_tokens is None:
         parts = (request.messages, request.tools, request.response_format)
         check_can_fit(info.context_length, "messages", *parts)
-    return read_messages(
-        request.messages,
-        renderer,
-        hosted.kinds,
-        continues_last=bool(request.continue_final_message),
-        servers=hosted.servers.names,
-    )
+    continues_last = bool(request.continue_final_message)
+    return read_messages(request.messages, renderer, kinds, continues_last=continues_last)
 
 
 def _prompt(
@@ -148,13 +136,12 @@ def _prompt(
     return tuple(layout.tokens()), shown
 
 
-def _check_approved_run_once(request: CreateChatCompletion, *, begun: bool) -> None:
-    if (request.n or 1) > 1:
-        raise InvalidRequest("A call that the user approves is made once, so `n` must be 1.", param="n")
-    if begun:
-        raise InvalidRequest(
-            "The calls that the request approves run before the answer, so leave out the answer's start.",
-            param=request.begin_param,
+def _check_needs_no_approval(hosted: HostedTools) -> None:
+    for label, name in hosted.servers.approvals.values():
+        raise UnsupportedField(
+            f"`tools`: calls of {name!r} of the MCP server {label!r} need approval, which Chat Completions "
+            "cannot ask for. Set its `require_approval` to 'never', or use the Responses API.",
+            param="tools",
         )
 
 
@@ -223,9 +210,9 @@ def _check_forms(tools: RequestTools) -> None:
 
 
 def read_form(
-    request: CreateChatCompletion, tools: RequestTools, hosted: HostedTools, encoding: Encoding
+    request: CreateChatCompletion, tools: RequestTools, hosted: HostedTools
 ) -> tuple[AnswerFormat, Wanted]:
-    answer = requested_answer(request, request.response_format, "response_format", NESTED, encoding)
+    answer = requested_answer(request.forms, request.response_format, "response_format", NESTED)
     return answer, _wanted(request, answer, tools, hosted)
 
 

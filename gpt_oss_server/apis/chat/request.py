@@ -20,7 +20,6 @@ from gpt_oss_server.http.fields import (
     read_body,
     required,
 )
-from gpt_oss_server.http.generation_config import with_generation_config
 from gpt_oss_server.http.shared_fields import (
     Budget,
     ChoiceFields,
@@ -108,9 +107,6 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
         "at most this many tokens; -1: until it fits."
     )
     logprobs: Boolean | None = optional("Each token of `content` gets its log-probability.")
-    logprobs_include: list[Literal["reasoning", "tool_calls"]] | None = optional(
-        "Log-probabilities of reasoning and of the arguments of calls too."
-    )
     reasoning_effort: Effort | None = optional(
         "How much the model reasons. Left out: `--default-reasoning-effort`."
     )
@@ -191,11 +187,7 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
 
 def parse_request(body: object) -> CreateChatCompletion:
     """The validated body; raises a 400 that names the fault."""
-    request = read_body(
-        with_generation_config(body, CreateChatCompletion, "max_completion_tokens"),
-        CreateChatCompletion,
-        _EXAMPLE,
-    )
+    request = read_body(body, CreateChatCompletion, _EXAMPLE)
     check_stops(request.stops)
     check_metadata(request.metadata)
     check_bias(request.logit_bias)
@@ -205,8 +197,6 @@ def parse_request(body: object) -> CreateChatCompletion:
         raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")
     if request.top_logprobs and not request.logprobs:
         raise InvalidRequest("`top_logprobs` needs `logprobs` to be true.", param="top_logprobs")
-    if request.logprobs_include and not request.logprobs:
-        raise InvalidRequest("`logprobs_include` needs `logprobs` to be true.", param="logprobs_include")
     if request.tools is not None and request.functions is not None:
         raise InvalidRequest("`functions` is the old form of `tools`: send one of them.", param="functions")
     if request.continue_final_message and request.add_generation_prompt:

@@ -9,10 +9,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from gpt_oss_server.apis.chat.consents import executed_type
 from gpt_oss_server.apis.chat.fold import Folded
 from gpt_oss_server.apis.chat.prepare import PreparedChat
 from gpt_oss_server.apis.chat.stream import ChoiceStream, Form
@@ -158,9 +156,7 @@ class ChatRun:
         return Form(
             new_call_id=lambda: self._work.ids("call"),
             runs_here=hosted.runs,
-            executed_type=partial(executed_type, hosted.kinds),
-            approvals=hosted.servers.approvals,
-            approved=len(self._prepared.approved),
+            kinds=hosted.kinds,
             cite=hosted.cite,
             answers_json=self._prepared.wanted.answer is not None,
             reasoning_fields=() if request.include_reasoning is False else fields,
@@ -168,7 +164,6 @@ class ChatRun:
             stops=request.stops,
             shows_stop=bool(request.include_stop_str_in_output),
             speller=self._speller() if self._shows_scores else None,
-            scored=frozenset(request.logprobs_include or ()),
             old_calls=request.functions is not None,
             custom=frozenset(
                 recipient for recipient, tool in self._prepared.tools.clients.items() if tool.kind == "custom"

@@ -61,7 +61,7 @@ class ChatService:
         request = request if read is request.messages else request.model_copy(update={"messages": read})
 
         def lay_out(tools: RequestTools, hosted: HostedTools) -> PreparedChat:
-            form = read_form(request, tools, hosted, work.model.encoding)
+            form = read_form(request, tools, hosted)
             return prepare(request, tools, hosted, form, work=work)
 
         return await bind_and_lay_out(

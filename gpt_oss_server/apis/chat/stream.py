@@ -11,12 +11,11 @@ shows nothing more, and the caller can close the generation.
     final                                   content; stop strings and log-probabilities apply here
     to a function or an unknown recipient   tool_calls
     to a hosted tool                        executed_tools, with its result
-    to a hosted tool that needs approval    tool_calls, marked as a request for approval
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
@@ -31,9 +30,10 @@ from gpt_oss_server.apis.chat.writers import (
     SilentWriter,
     Writer,
 )
-from gpt_oss_server.content.logprobs import Scores, Speller, TextScores
-from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted, TextDelta
+from gpt_oss_server.content.logprobs import Scores, Speller
+from gpt_oss_server.harmony.events import Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.harmony.recipients import called_name
+from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.turns.events import TokenScored, ToolFinished, ToolStarted, TurnEvent, TurnFinished
 from gpt_oss_server.turns.repetition import TurnWarning
 from gpt_oss_server.turns.stops import StopFilter
@@ -51,9 +51,7 @@ class Form:
 
     new_call_id: Callable[[], str]
     runs_here: Callable[[str], bool] = lambda recipient: False
-    executed_type: Callable[[str], str] = lambda recipient: ""  # of a call that ran here
-    approvals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (label, name)
-    approved: int = 0  # the number of approved calls, which run before the model generates
+    kinds: Kinds = field(default_factory=Kinds.of)
     cite: Resolve | None = None  # resolves a citation's cursor; None: there are no citations
     answers_json: bool = False  # the request wants a JSON answer
     reasoning_fields: tuple[str, ...] = ("reasoning", "reasoning_content")
@@ -61,7 +59,6 @@ class Form:
     stops: tuple[str, ...] = ()
     shows_stop: bool = False
     speller: Speller | None = None  # None: no log-probabilities
-    scored: frozenset[str] = frozenset()  # what shows log-probabilities besides the answer
     old_calls: bool = False  # the request uses `functions`
     custom: frozenset[str] = frozenset()  # recipients whose calls are text
 
@@ -74,7 +71,6 @@ class ChoiceStream:
         self._writer: Writer | None = None
         self._stops: StopFilter | None = None  # of the open answer, or of the stopped one
         self._ran: ToolStarted | None = None
-        self._approved = form.approved
 
     @property
     def stopped(self) -> bool:
@@ -98,7 +94,7 @@ class ChoiceStream:
                     self._writer = self._route(event.header)
                     out += self._writer.open()
                 case MessageFinished():
-                    out += self._close(complete=event.closed_by is not ClosedBy.TRUNCATED)
+                    out += self._close()
                 case TokenScored():
                     if self._writer is not None:
                         self._writer.score(event.logprob)
@@ -116,7 +112,7 @@ class ChoiceStream:
         self, finish: Finish, stopped_by: int | None = None, cut_short: TurnWarning | None = None
     ) -> list[ChunkPart]:
         """The text that is still held back, and the end of the choice."""
-        out = [self._choice(part) for part in self._close(complete=False)]
+        out = [self._choice(part) for part in self._close()]
         end = self._choice({"delta": {}})
         end["finish_reason"] = self._reason(finish)
         # What ended the choice before the model did, as in vLLM; null if nothing did.
@@ -130,9 +126,9 @@ class ChoiceStream:
         part["finish_reason"] = None
         return part
 
-    def _close(self, *, complete: bool) -> list[ChunkPart]:
+    def _close(self) -> list[ChunkPart]:
         writer, self._writer = self._writer, None
-        return writer.close(complete=complete) if writer is not None else []
+        return writer.close() if writer is not None else []
 
     def _reason(self, finish: Finish) -> FinishReason:
         if self.stopped:
@@ -149,7 +145,7 @@ class ChoiceStream:
             return self._call_writer(header.recipient)
         is_preamble = header.channel == "commentary"
         if header.channel == "analysis" or (is_preamble and form.preambles_are_reasoning):
-            return ReasoningWriter(shown, form.reasoning_fields, self._scores("reasoning"))
+            return ReasoningWriter(shown, form.reasoning_fields)
         scores = Scores(form.speller) if form.speller is not None else None
         if is_preamble:
             return ContentWriter(shown, citations=self._citations(), scores=scores)
@@ -159,20 +155,14 @@ class ChoiceStream:
 
     def _call_writer(self, recipient: str) -> Writer:
         form, shown = self._form, self._shown
-        if self._approved or form.runs_here(recipient):
-            self._approved = max(self._approved - 1, 0)
+        if form.runs_here(recipient):
             return SilentWriter()
         name = called_name(recipient)
         if recipient in form.custom:
-            return CustomCallWriter(shown, name, form.new_call_id, scores=self._scores("tool_calls"))
+            return CustomCallWriter(shown, name, form.new_call_id)
         if form.old_calls:
             return OldCallWriter(shown, name)
-        approval, scores = form.approvals.get(recipient), self._scores("tool_calls")
-        return CallWriter(shown, name, form.new_call_id, approval=approval, scores=scores)
-
-    def _scores(self, kind: str) -> TextScores | None:
-        speller = self._form.speller
-        return TextScores(speller) if speller is not None and kind in self._form.scored else None
+        return CallWriter(shown, name, form.new_call_id)
 
     def _citations(self, *, in_json: bool = False) -> CitationRewriter | None:
         if self._form.cite is None:
@@ -183,9 +173,10 @@ class ChoiceStream:
 
     def _executed(self, event: ToolFinished) -> ChunkPart:
         recipient = event.header.recipient or ""
+        tool = self._form.kinds.called(recipient)
         executed: dict[str, Any] = {
             "index": self._shown.executed,
-            "type": self._form.executed_type(recipient),
+            "type": tool.types[0] if tool is not None and tool.types else "mcp",
             "name": recipient,
             "arguments": self._ran.arguments if self._ran is not None else "",
             "output": event.output.text,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gpt_oss_server.content.logprobs import Scores, TextScores
+from gpt_oss_server.content.logprobs import Scores
 from gpt_oss_server.items.file_search import annotation_of
 from gpt_oss_server.turns.stops import StopFilter
 from inference.engine import TokenLogprob
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 ChunkPart = dict[str, Any]
 BETWEEN_MESSAGES = "\n\n"  # one chat message's content may hold several messages of the model
-
-
-_NO_SCORES: dict[str, Any] = {"content": [], "refusal": None}
 
 
 @dataclass(slots=True)
@@ -51,34 +48,23 @@ class Writer(ABC):
     def score(self, scored: TokenLogprob) -> None:  # noqa: B027 – only the final text has scores
         """Takes the log-probability of the token whose text follows."""
 
-    def close(self, *, complete: bool) -> list[ChunkPart]:
-        """The parts that were held back. A truncated message is not `complete`."""
+    def close(self) -> list[ChunkPart]:
+        """The parts that were held back."""
         return []
 
 
 class ReasoningWriter(Writer):
-    def __init__(self, shown: Shown, fields: tuple[str, ...], scores: TextScores | None = None) -> None:
+    def __init__(self, shown: Shown, fields: tuple[str, ...]) -> None:
         self._shown = shown
         self._fields = fields
         self._begins = True
-        self._scores = scores
-
-    def score(self, scored: TokenLogprob) -> None:
-        if self._scores is not None:
-            self._scores.score(scored)
 
     def delta(self, text: str) -> list[ChunkPart]:
-        due = self._scores.show(text) if self._scores is not None else None
         if self._begins:
             self._begins = False
             text = BETWEEN_MESSAGES + text if self._shown.reasoning else text
         self._shown.reasoning += len(text)
-        if not self._fields:
-            return []
-        part: ChunkPart = {"delta": dict.fromkeys(self._fields, text)}
-        if due is not None:
-            part["logprobs"] = {**_NO_SCORES, "reasoning": due}
-        return [part]
+        return [{"delta": dict.fromkeys(self._fields, text)}] if self._fields else []
 
 
 class ContentWriter(Writer):
@@ -110,7 +96,7 @@ class ContentWriter(Writer):
         self._fed += len(text)
         return self._pass(self._stops.feed(text) if self._stops is not None else text)
 
-    def close(self, *, complete: bool) -> list[ChunkPart]:
+    def close(self) -> list[ChunkPart]:
         parts = self._pass(self._stops.close()) if self._stops is not None else []
         if self._citations is not None:
             parts += [part for piece in self._citations.close() for part in self._piece(piece)]
@@ -151,25 +137,11 @@ class ContentWriter(Writer):
 
 
 class CallWriter(Writer):
-    """A call that the client runs: its id and name once, then the arguments as they are sampled.
-
-    With `approval`, a pair (server, tool), the call runs here after the user approves it; the request for
-    approval follows when the call is complete.
-    """
+    """A call that the client runs: its id and name once, then the arguments as they are sampled."""
 
     kind, body = "function", "arguments"
 
-    def __init__(
-        self,
-        shown: Shown,
-        name: str,
-        new_id: Callable[[], str],
-        *,
-        approval: tuple[str, str] | None = None,
-        scores: TextScores | None = None,
-    ) -> None:
-        self._scores = scores
-        self._approval = approval
+    def __init__(self, shown: Shown, name: str, new_id: Callable[[], str]) -> None:
         self._index = shown.calls
         self._name = name
         self._new_id = new_id
@@ -180,23 +152,8 @@ class CallWriter(Writer):
         call = {"index": self._index, "id": self._new_id(), "type": self.kind, self.kind: called}
         return [{"delta": {"tool_calls": [call]}}]
 
-    def score(self, scored: TokenLogprob) -> None:
-        if self._scores is not None:
-            self._scores.score(scored)
-
     def delta(self, text: str) -> list[ChunkPart]:
-        part: ChunkPart = {"delta": {"tool_calls": [{"index": self._index, self.kind: {self.body: text}}]}}
-        if self._scores is not None:
-            entries = {"index": self._index, "content": self._scores.show(text)}
-            part["logprobs"] = {**_NO_SCORES, "tool_calls": [entries]}
-        return [part]
-
-    def close(self, *, complete: bool) -> list[ChunkPart]:
-        if self._approval is None or not complete:
-            return []
-        request = {"server_label": self._approval[0], "name": self._approval[1]}
-        call = {"index": self._index, self.kind: {self.body: ""}, "mcp_approval_request": request}
-        return [{"delta": {"tool_calls": [call]}}]
+        return [{"delta": {"tool_calls": [{"index": self._index, self.kind: {self.body: text}}]}}]
 
 
 class CustomCallWriter(CallWriter):

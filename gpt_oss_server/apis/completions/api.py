@@ -89,8 +89,8 @@ async def start(caller: Caller, body: object, served: Served) -> CompletionRun:
 
 
 async def grammar_of(request: CreateCompletion, model: Model, caller: Caller) -> Grammar | None:
-    answer = requested_answer(request, request.response_format, "response_format", NESTED, model.encoding)
-    wanted = Wanted(answer=answer.form, banned=answer.banned)
+    answer = requested_answer(request.forms, request.response_format, "response_format", NESTED)
+    wanted = Wanted(answer=answer.form)
     if not wanted.binds:
         return None
     param, info = wanted.param, model.info

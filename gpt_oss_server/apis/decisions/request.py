@@ -75,7 +75,6 @@ class CreateDecision(Body):
     min_tokens: ClassVar[None] = None
     ignore_eos: ClassVar[None] = None
     stop_token_ids: ClassVar[None] = None
-    bad_words: ClassVar[None] = None
 
     model: str | None = optional("The model to use. Left out: the one that this server serves.")
     input: str | list[Any] = required("What the questions are about: a text, or messages, calls and outputs.")

@@ -45,7 +45,6 @@ class Detail:
     answers_json: bool = False  # the request wants a JSON answer
     speller: Speller | None = None  # of the log-probabilities of messages to the user
     reasoning_speller: Speller | None = None  # of those of reasoning
-    call_speller: Speller | None = None  # of those of calls that the client runs
     summary: SummaryKind | None = None  # of reasoning
     seal: Seal | None = None  # seals a reasoning message so that only this server can read it
     reasoning_events: str = REASONING_EVENTS["openai"]
@@ -98,7 +97,6 @@ def _detail(
         answers_json=prepared.wanted.answer is not None,
         speller=speller if "message" in scored else None,
         reasoning_speller=speller if "reasoning" in scored else None,
-        call_speller=speller if "function_call" in scored else None,
         summary=request.summary,
         seal=seal if sealed else None,
         reasoning_events=REASONING_EVENTS[model.settings.event_names],
@@ -132,9 +130,9 @@ def item_route(
         if recipient in servers.approvals:
             return McpApprovalBuilder(ids, label, name)
         if recipient in clients:
-            return _client_call(kinds, ids, clients[recipient], detail.call_speller)
+            return _client_call(kinds, ids, clients[recipient])
         if not hosted.runs(recipient):
-            return FunctionCallBuilder(ids, unknown_function(recipient), detail.call_speller)
+            return FunctionCallBuilder(ids, unknown_function(recipient))
         tool = kinds.called(recipient)
         if tool is not None and tool.item_type is not None:
             conversation = hosted.conversation_of(namespace)
@@ -146,7 +144,7 @@ def item_route(
     return route
 
 
-def _client_call(kinds: Kinds, ids: Ids, tool: ClientTool, speller: Speller | None) -> ItemBuilder:
+def _client_call(kinds: Kinds, ids: Ids, tool: ClientTool) -> ItemBuilder:
     build = kinds.tools[tool.kind].build
     assert build is not None, "only tools that clients run become a `ClientTool`"
-    return build(ids, tool, speller)
+    return build(ids, tool)

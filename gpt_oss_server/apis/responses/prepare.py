@@ -145,7 +145,7 @@ class _Preparing:
         self._context = context
         self._conversation = conversation
         form = request.text.format if request.text else None
-        self._answer = requested_answer(request, form, "text.format", FLAT, work.model.encoding)
+        self._answer = requested_answer(request.forms, form, "text.format", FLAT)
         self._effort = conversation.effort or request.effort or work.model.settings.default_reasoning_effort
         self._thinking = thinking_of(self._effort, request.reasoning_budget, work.model.settings)
         self._all_reasoning = request.reasoning_context == "all_turns"

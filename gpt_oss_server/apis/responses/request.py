@@ -21,7 +21,6 @@ from gpt_oss_server.http.fields import (
     read_body,
     required,
 )
-from gpt_oss_server.http.generation_config import with_generation_config
 from gpt_oss_server.http.shared_fields import (
     FormFields,
     GenerationFields,
@@ -190,9 +189,7 @@ class CreateResponse(TurnFields, FormFields, GenerationFields):
 
 _SCORED = {
     "message": "message.output_text.logprobs",
-    # These two are this server's own.
-    "reasoning": "reasoning.reasoning_text.logprobs",
-    "function_call": "function_call.arguments.logprobs",  # of custom tools too
+    "reasoning": "reasoning.reasoning_text.logprobs",  # this server's own
 }
 _INCLUDABLE = frozenset(
     {
@@ -221,7 +218,7 @@ def parse_compaction(body: object) -> CreateResponse:
 
 
 def _parsed(body: object, kind: type[CreateResponse], example: str) -> CreateResponse:
-    request = read_body(with_generation_config(body, kind, "max_output_tokens"), kind, example)
+    request = read_body(body, kind, example)
     _check_whole(request)
     return request
 

@@ -12,8 +12,6 @@ from gpt_oss_server.settings import EFFORTS
 HELP = f'''\
 /new           start a new conversation
 /effort WORD   how much to reason from now on: {", ".join(EFFORTS)}
-/raw           show the exact prompt and output of the last answer
-/tokens        show the tokens of the last answer, with their probabilities
 /stats         show the last answer's tokens and times
 /tools         show what the model can call
 /save FILE     save the conversation: as JSON if the name ends in .json, else as Markdown
@@ -30,8 +28,6 @@ class Loop:
         self._commands: dict[str, Callable[[str], None]] = {
             "/new": self._new,
             "/effort": self._effort,
-            "/raw": lambda _: console.out(conversation.record.raw(colour=conversation.colour)),
-            "/tokens": lambda _: console.out(conversation.record.tokens(colour=conversation.colour)),
             "/stats": lambda _: console.out(conversation.record.stats()),
             "/tools": self._tools,
             "/save": self._save,
@@ -67,12 +63,9 @@ class Loop:
 
     def _tools(self, argument: str) -> None:
         if not self._conversation.tools:
-            console.out(
-                "none; -b lets the model search, -p run Python, -a change files, --functions call yours"
-            )
+            console.out("none; -b lets the model search, -p run Python")
         for tool in self._conversation.tools:
-            described = str(tool.get("description") or "").strip().partition("\n")[0]
-            console.out(visible(f"{tool.get('name') or tool['type']:<20} {described}".rstrip()))
+            console.out(tool["type"])
 
     def _save(self, argument: str) -> None:
         if not argument:

@@ -36,7 +36,6 @@ class RemoteTalker:
         self._model: str = first["id"]
         described = introduction(self._model, str(first.get("description") or ""))
         self.introduction = f"{described}, at {self._api.base}"
-        self.is_demo = bool(first.get("is_demo"))
 
     def answer(self, body: Item, show: Callable[[Event], None]) -> Item:
         try:

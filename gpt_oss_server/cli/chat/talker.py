@@ -27,10 +27,6 @@ class Talker(Protocol):
     def introduction(self) -> str:
         """The model's name and what it is."""
 
-    @property
-    def is_demo(self) -> bool:
-        """Whether it is the embedded model, which was trained only to show a few things."""
-
     def answer(self, body: Item, show: Callable[[Event], None]) -> Item:
         """Shows the events of one response and returns it; Ctrl-C stops the model. Raises CannotAnswer."""
 
@@ -45,7 +41,6 @@ class LocalTalker:
         self._runner = runner
         info = service.served.models.first.info
         self.introduction = introduction(info.name, info.description)
-        self.is_demo = info.is_demo
 
     def answer(self, body: Item, show: Callable[[Event], None]) -> Item:
         try:

@@ -6,7 +6,6 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpt_oss_server.cli.chat.functions import DECLARATION
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings
 
@@ -16,17 +15,11 @@ if TYPE_CHECKING:
 SETTINGS = ("browser", "python", "python_image", "python_timeout", "tool_server", "allow_private_hosts")
 _SEARCH = "let the model search, with the backend of --browser"
 _RUN = "let the model run Python, in the sandbox of --python"
-_PATCH = "let the model change files under the current folder; you see each patch and confirm it"
-_CALL = (
-    "functions that the model may call, declared in a JSON file: their commands run, or you enter the result"
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-b", "--browser-tool", action="store_true", help=_SEARCH)
     parser.add_argument("-p", "--python-tool", action="store_true", help=_RUN)
-    parser.add_argument("-a", "--apply-patch", dest="patches", action="store_true", help=_PATCH)
-    parser.add_argument("-f", "--functions", metavar="FILE", help=_CALL)
 
 
 def declared(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -36,8 +29,6 @@ def declared(args: argparse.Namespace) -> list[dict[str, Any]]:
         tools.append({"type": "web_search"})
     if args.python_tool:
         tools.append({"type": "code_interpreter", "container": {"type": "auto"}})
-    if args.patches:
-        tools.append(DECLARATION)
     return tools
 
 

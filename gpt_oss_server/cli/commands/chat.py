@@ -36,7 +36,7 @@ examples:
   gpt-oss-server chat "Summarise this." --no-reasoning < notes.txt
   gpt-oss-server chat --url http://127.0.0.1:8000
   gpt-oss-server chat -b --browser local:./docs
-  gpt-oss-server chat -p -a
+  gpt-oss-server chat -p
 
 in the chat:
   /help lists the commands"""
@@ -55,10 +55,6 @@ KEY_VARIABLE = "GPT_OSS_SERVER_API_KEY"
 _QUESTION = (
     "the model, as with --model, if the first word names one; then a question, or - to read it from standard "
     "input"
-)
-_CANNOT_EDIT = (
-    "-a: the embedded demo model was not trained to edit files; expect no usable patch of it. "
-    "Give -m openai/gpt-oss-20b for one that can."
 )
 
 
@@ -80,24 +76,18 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from gpt_oss_server.cli.chat.conversation import Conversation
-    from gpt_oss_server.cli.chat.functions import read_functions
     from gpt_oss_server.cli.chat.loop import Loop
 
-    functions = read_functions(args.functions) if args.functions else {}
     question = _question(args.question)
     reader = _reader(args)
     with _talker(args, settings) as talker:
         conversation = Conversation(
             talker,
-            reader,
             effort=args.effort or settings.default_reasoning_effort,
             instructions=args.instructions and encodable(args.instructions),
             shows_reasoning=args.reasoning,
             tools=chat_tools.declared(args),
-            functions=functions,
         )
-        if args.patches and talker.is_demo:
-            console.err(_CANNOT_EDIT)
         if question is not None:
             return 0 if conversation.answer(question) else 1
         if reader.interactive:

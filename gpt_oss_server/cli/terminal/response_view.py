@@ -3,7 +3,7 @@
 Reasoning and calls of hosted tools are dimmed, or, without colour, quoted with "| ".
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpt_oss_server.cli.terminal.console import BOLD, DIM, harmless, styled, visible
@@ -22,16 +22,11 @@ class Terminal:
         *,
         colour: bool,
         reasoning: bool = True,
-        shown_otherwise: Collection[str] = (),
         guarded: bool = False,
     ) -> None:
-        """`shown_otherwise` are functions whose arguments are shown elsewhere.
-
-        `guarded`: escape control characters in the model's text, which may come from a web page.
-        """
+        """`guarded`: escape control characters in the model's text, which may come from a web page."""
         self._safe = harmless if guarded else str
         self._write = write
-        self._shown_otherwise = shown_otherwise
         self.colour = colour
         self._reasoning = reasoning
         self._at_line_start = True
@@ -43,7 +38,7 @@ class Terminal:
             case "response.output_text.delta":
                 self._put(self._safe(event["delta"]))
             case "response.code_interpreter_call_code.done":
-                self.quote("runs", event["code"])
+                self._quote("runs", event["code"])
             case "response.output_item.done":
                 self._end_item(event["item"])
             case "response.incomplete":
@@ -58,15 +53,13 @@ class Terminal:
     def note(self, text: str) -> None:
         """Writes a line of the chat's own between the model's lines."""
         self._fresh_line()
-        self.line(f"[{text}]", DIM)
+        self._dimmed_line(f"[{text}]")
 
-    def line(self, text: str, code: str) -> None:
-        self._put(styled(text, code, on=self.colour) + "\n")
+    def _dimmed_line(self, text: str) -> None:
+        self._put(styled(text, DIM, on=self.colour) + "\n")
 
     def _end_item(self, item: Event) -> None:
         match item["type"]:
-            case "function_call" if item["name"] in self._shown_otherwise:
-                self.note(f"calls {self._safe(item['name'])}")
             case "function_call":
                 self._fresh_line()
                 called = self._safe(f"calls {item['name']}({item['arguments']})")
@@ -77,20 +70,20 @@ class Terminal:
             case "code_interpreter_call":
                 outputs = item.get("outputs") or ()
                 texts = (str(o["logs"]) if o["type"] == "logs" else f"({o['type']})\n" for o in outputs)
-                self.quote("gives", "".join(texts))
+                self._quote("gives", "".join(texts))
         if item["type"] != "reasoning" or self._reasoning:
             self._fresh_line()
 
-    def quote(self, what: str, text: str) -> None:
+    def _quote(self, what: str, text: str) -> None:
         """Shows a tool's code or output: dimmed, under its heading, and short enough to read in passing."""
         lines = visible(text).strip("\n").splitlines()
         if not any(lines):
             return
         self.note(what)
         for line in lines[:_MOST_LINES]:
-            self.line(f"    {line if len(line) <= _MOST_WIDTH else line[:_MOST_WIDTH] + '…'}", DIM)
+            self._dimmed_line(f"    {line if len(line) <= _MOST_WIDTH else line[:_MOST_WIDTH] + '…'}")
         if (more := len(lines) - _MOST_LINES) > 0:
-            self.line(f"    … and {more} more line{'s' if more > 1 else ''}", DIM)
+            self._dimmed_line(f"    … and {more} more line{'s' if more > 1 else ''}")
 
     def _reason(self, delta: str) -> None:
         if self.colour:

@@ -171,7 +171,7 @@ def call(number: int) -> list[Any]:
 
 def chat_call(number: int) -> list[Any]:
     made = {"id": f"c{number}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    result = {"role": "tool", "tool_call_id": f"c{number}", "content": "a", "approve": False}
+    result = {"role": "tool", "tool_call_id": f"c{number}", "content": "a"}
     return [{"role": "assistant", "content": None, "tool_calls": [made]}, result]
 
 

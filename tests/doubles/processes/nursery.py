@@ -31,7 +31,7 @@ _HIGHEST_DESCRIPTOR = 1024
 # What the commands import. Nothing here may start a thread: a process with threads must not fork.
 _MODULES = """
 gpt_oss_server.cli.server.start gpt_oss_server.cli.server.http_server gpt_oss_server.cli.chat.loop
-gpt_oss_server.cli.chat.remote gpt_oss_server.cli.chat.reader gpt_oss_server.cli.chat.functions
+gpt_oss_server.cli.chat.remote gpt_oss_server.cli.chat.reader
 gpt_oss_server.app gpt_oss_server.apis.chat.service gpt_oss_server.cli.main gpt_oss_server.observe.logs.setup
 gpt_oss_server.stores.kinds.table inference.remote.connection inference.backends.scripted llguidance
 tools.browser.backends.local tools.mcp.operator tools.mcp.serve tools.python.sandboxes.unsafe_local uvloop

@@ -115,47 +115,16 @@ async def test_a_citation_has_its_markers_scores(encoding: Encoding, tmp_path: P
     await service.close()
 
 
-REASONING, CALLS = "reasoning.reasoning_text.logprobs", "function_call.arguments.logprobs"
+REASONING = "reasoning.reasoning_text.logprobs"
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city":"東京"}<|call|>'
-CUSTOM = "<|channel|>commentary to=functions.say<|message|>good 🧠 morning<|call|>"
-TOOLS: list[dict[str, Any]] = [
-    {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": False},
-    {"type": "custom", "name": "say"},
-]
-CHAT_TOOLS = [
-    {"type": "function", "function": {key: TOOLS[0][key] for key in ("name", "parameters")}},
-    {"type": "custom", "custom": {"name": "say"}},
-]
-EITHER_CALL = pytest.mark.parametrize("call", [CALL, CUSTOM], ids=["function", "custom tool"])
+TOOL = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": False}
 
 
 @pytest.mark.parametrize("per_step", [1, 7])
-@EITHER_CALL
-@pytest.mark.parametrize("include", [INCLUDE, [REASONING], [CALLS], [REASONING, CALLS]], ids=str)
-async def test_scores_if_included(encoding: Encoding, include: list[str], call: str, per_step: int) -> None:
-    response = await asking(encoding, THINKS + call, per_step=per_step)(include=include, tools=TOOLS)
+@pytest.mark.parametrize("include", [INCLUDE, [REASONING]], ids=str)
+async def test_reasoning_has_scores_if_asked(encoding: Encoding, include: list[str], per_step: int) -> None:
+    response = await asking(encoding, THINKS + CALL, per_step=per_step)(include=include, tools=[TOOL])
     reasoning, made = response["output"]  # the lint compares deltas, done events and items
-    for name, scored, text in (
-        (REASONING, reasoning["content"][0], "Hm 🧠."),
-        (CALLS, made, made.get("arguments") or made.get("input")),
-    ):
-        assert scored.get("logprobs") == (scores(encoding, text) if name in include else None)
-
-
-@pytest.mark.parametrize("include", [["reasoning"], ["tool_calls"], ["reasoning", "tool_calls"]], ids=str)
-@EITHER_CALL
-async def test_a_chat_shows_those_scores_apart(encoding: Encoding, include: list[str], call: str) -> None:
-    body: dict[str, Any] = {"tools": CHAT_TOOLS, "logprobs": True, "logprobs_include": include}
-    whole = await completion_of(TurnsEngine(encoding, THINKS + call, per_step=5), **body)
-    (choice,) = whole["choices"]
-    (made,) = choice["message"]["tool_calls"]
-    called = made["custom"]["input"] if "custom" in made else made["function"]["arguments"]
-    wanted: dict[str, Any] = {"content": [], "refusal": None}
-    if "reasoning" in include:
-        wanted["reasoning"] = scores(encoding, "Hm 🧠.")
-    if "tool_calls" in include:
-        wanted["tool_calls"] = [{"index": 0, "content": scores(encoding, called)}]
-    assert choice["logprobs"] == wanted
-    chunks = await chunks_of(TurnsEngine(encoding, THINKS + call), **body)
-    streamed = check_chunks(chunks, sdk_types="function" in made)
-    assert streamed["choices"][0]["logprobs"] == wanted
+    wanted = scores(encoding, "Hm 🧠.") if REASONING in include else None
+    assert reasoning["content"][0].get("logprobs") == wanted
+    assert "logprobs" not in made
