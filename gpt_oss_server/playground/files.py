@@ -47,22 +47,33 @@ _FOR_A_DAY = {"cache-control": "public, max-age=86400", "vary": "accept-encoding
 @dataclass(frozen=True, slots=True)
 class File:
     plain: bytes
-    packed: bytes | None  # None: never compressed
+    packed: bytes
     kind: str
     headers: Mapping[str, str]
-    tag: str | None = None  # names the content, so that browsers can ask whether it is still the same
+    tag: str  # names the content, so that browsers can ask whether it is still the same
 
 
 @cache
 def static_files() -> dict[str, File]:
     """The playground's files by their path: only what is listed here can be served."""
-    files = {}
-    for path in sorted(STATIC.rglob("*")):
-        name = path.relative_to(STATIC).as_posix().removesuffix(".gz")
-        if kind := KINDS.get(Path(name).suffix):
-            files[name] = _tagged(path.read_bytes(), kind)
+    files = _files_of(STATIC, _POLICY)
     frame = files[_FRAME].plain.replace(b"{nonce}", _NONCE.encode())
     files[_FRAME] = _tagged(frame, KINDS[".html"], _FRAME_POLICY)
+    return files
+
+
+@cache
+def swagger_files() -> dict[str, File]:
+    """The same for the API reference's files."""
+    return _files_of(SWAGGER, _FOR_A_DAY)
+
+
+def _files_of(folder: Path, headers: Mapping[str, str]) -> dict[str, File]:
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix().removesuffix(".gz")
+        if kind := KINDS.get(Path(name).suffix):
+            files[name] = _tagged(path.read_bytes(), kind, headers)
     return files
 
 
@@ -81,26 +92,12 @@ def page_one_deeper() -> File:
     return _tagged(page.plain.replace(b'"web/', b'"../web/').replace(b'"docs"', b'"../docs"'), page.kind)
 
 
-@cache
-def swagger_files() -> dict[str, File]:
-    """The same for the API reference's files."""
-    files = {}
-    for path in SWAGGER.iterdir():
-        packed = path.read_bytes() if path.suffix == ".gz" else None
-        name = path.name.removesuffix(".gz")
-        if kind := KINDS.get(Path(name).suffix):
-            plain = path.read_bytes() if packed is None else gzip.decompress(packed)
-            files[name] = File(plain, packed, kind, _FOR_A_DAY)
-    return files
-
-
 def file_response(file: File, request: Request) -> Response:
-    packed = file.packed if "gzip" in request.headers.get("accept-encoding", "") else None
-    headers = dict(file.headers)
-    if file.tag is not None:
-        headers["etag"] = f'"{file.tag}"' if packed is None else f'"{file.tag}-gzip"'
-        if headers["etag"] in request.headers.get("if-none-match", ""):
-            return Response(status_code=304, headers=headers)
-    if packed is not None:
-        headers["content-encoding"] = "gzip"
-    return Response(file.plain if packed is None else packed, media_type=file.kind, headers=headers)
+    is_packed = "gzip" in request.headers.get("accept-encoding", "")
+    headers = {**file.headers, "etag": f'"{file.tag}-gzip"' if is_packed else f'"{file.tag}"'}
+    if headers["etag"] in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    if not is_packed:
+        return Response(file.plain, media_type=file.kind, headers=headers)
+    headers["content-encoding"] = "gzip"
+    return Response(file.packed, media_type=file.kind, headers=headers)

@@ -4,12 +4,10 @@ from html import escape
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from gpt_oss_server import __version__
 from gpt_oss_server.errors import NotFound
 from gpt_oss_server.playground.files import file_response, page_one_deeper, static_files, swagger_files
-from gpt_oss_server.playground.landing import landing_page
 from gpt_oss_server.runs.served import Served
 
 _POLICY = {
@@ -42,20 +40,16 @@ _REFERENCE = """\
 def pages_router(served: Served) -> APIRouter:
     router = APIRouter(include_in_schema=False)
     if served.settings.web == "on":
-        router.include_router(_playground_router())  # before the landing page, which it replaces
+        router.include_router(_playground_router())
+    else:
 
-    @router.api_route("/", methods=["GET", "HEAD"])
-    async def landing(request: Request) -> Response:
-        names, info = served.models.all_names, served.models.first.info
-        page = landing_page(
-            info, names, str(request.base_url), __version__, needs_key=not served.keys.is_open
-        )
-        return HTMLResponse(page, headers=_POLICY)
+        @router.api_route("/", methods=["GET", "HEAD"])
+        async def to_reference(request: Request) -> Response:
+            return RedirectResponse(f"{_root(request)}/docs")
 
     @router.api_route("/docs", methods=["GET", "HEAD"])
     async def reference(request: Request) -> Response:
-        root = escape(request.scope.get("root_path", "").rstrip("/"))
-        return HTMLResponse(_REFERENCE.format(root=root), headers=_POLICY)
+        return HTMLResponse(_REFERENCE.format(root=escape(_root(request))), headers=_POLICY)
 
     @router.api_route("/docs/{name}", methods=["GET", "HEAD"])
     async def asset(name: str, request: Request) -> Response:
@@ -64,6 +58,11 @@ def pages_router(served: Served) -> APIRouter:
         return file_response(file, request)
 
     return router
+
+
+def _root(request: Request) -> str:
+    """The path prefix of the server, where a proxy has given it one."""
+    return str(request.scope.get("root_path", "")).rstrip("/")
 
 
 def _playground_router() -> APIRouter:

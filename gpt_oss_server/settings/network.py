@@ -91,7 +91,9 @@ class NetworkSettings:
         "How long a stream may be silent, e.g. while a tool runs, before it sends a keep-alive; or `none`.",
     )
     web: str = setting(
-        "on", choice("on", "off"), "Whether `/` is the playground, a page that chats and shows every token."
+        "on",
+        choice("on", "off"),
+        "Whether `/` is the playground, a page that chats and shows every token; else it leads to `/docs`.",
     )
     debug_api: str = setting(
         AUTO,

@@ -90,14 +90,10 @@ def test_a_file_of_the_user_is_replaced_only_if_the_user_agrees(tmp_path: Path) 
 
 def test_what_happened_can_be_shown_and_saved(tmp_path: Path) -> None:
     saved = tmp_path / "talk.json"
-    commands = f"/stats\n/raw\nhi\n/raw\n/tokens\n/stats\n/tools\n/save {saved}\n/save\n/save /no/x\n"
+    commands = f"/stats\nhi\n/stats\n/tools\n/save {saved}\n/save\n/save /no/x\n"
     model = script(tmp_path, ANSWER)
     output = talk("-p", "--python", "unsafe-local", "-m", model, stdin=commands)
-    nothing = "there is no answer yet\n"
-    assert output.startswith(f"{nothing * 2}| Easy.\nHello!\n<|start|>system")
-    assert f"<|start|>user<|message|>hi<|end|><|start|>assistant{ANSWER}\n" in output
-    assert "200005  100.00%  <|channel|>\n" in output
-    assert '"final"\n' in output
+    assert output.startswith("there is no answer yet\n| Easy.\nHello!\nprompt ")
     stats = r"\nprompt    \d+ tokens, 0 of them from the cache\noutput    \d+ tokens, [1-9] of them reasoning"
     assert re.search(stats, output)
     assert "code_interpreter\n" in output
@@ -105,7 +101,7 @@ def test_what_happened_can_be_shown_and_saved(tmp_path: Path) -> None:
     assert "[not saved: No such file or directory]" in output
     [turn] = json.loads(saved.read_text())
     assert turn["input"][0]["content"] == "hi"
-    assert turn["response"]["metadata"] == {}
+    assert turn["response"]["output"][-1]["content"][0]["text"] == "Hello!"
 
 
 def test_a_call_of_a_function_is_refused_and_the_model_learns_of_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Mistakes of users and words of other programs: each is a sentence on stderr with what works here."""
+"""Mistakes of users: each is a sentence on stderr with what works here."""
 
 import shlex
 import socket
@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gpt_oss_server.cli.line.corrections import COMMANDS as OTHERS
-from gpt_oss_server.cli.line.corrections import FLAGS, corrected, expanded
+from gpt_oss_server.cli.line.corrections import corrected, expanded
 from gpt_oss_server.cli.line.flags import settle_words
 from gpt_oss_server.cli.parser import build_parser
 from gpt_oss_server.models.limits import least_context
-from gpt_oss_server.settings import OPTIONS, Settings, read_settings
+from gpt_oss_server.settings import Settings, read_settings
 from tests.doubles.commands import ANSWER, refused, run, script
 
 NEVER = "serve --model ./never/looked/at --port 0"
@@ -41,7 +40,6 @@ WRONG_WORDS = {
     "serve --model tiny --port 0 -m random:20b": "Two models are named, tiny and random:20b.",
     "chat tniy": "There is no model 'tniy'. Did you mean tiny?",
     "chat gpt-oss-20bb 'What is Harmony?'": "Did you mean openai/gpt-oss-20b?",
-    "rm gpt-oss:20b": "Models are folders, which `gpt-oss-server list` names",
     "serve --port x": "--port must be a whole number from 0 to 65535, not 'x'.",
     "serve --config {folder}/server.toml": "Did you mean port?",
 }
@@ -185,22 +183,6 @@ def settings_of(line: str) -> Settings:
 @pytest.mark.parametrize(
     ("typed", "right"),
     [
-        # vllm serve
-        ("serve tiny --tensor-parallel-size 2 --max-model-len 4096", "serve tiny --max-model-len 4096"),
-        ("serve tiny --tool-call-parser openai --enable-auto-tool-choice", "serve tiny"),
-        ("serve openai/gpt-oss-20b --gpu-memory-utilization=0.9 -tp 1", "serve openai/gpt-oss-20b"),
-        ("serve --dtype auto openai/gpt-oss-20b", "serve openai/gpt-oss-20b"),
-        # llama-server
-        ("-m gpt-oss-20b-mxfp4.gguf -ngl 99 --jinja --port 9", "serve -m openai/gpt-oss-20b --port 9"),
-        ("serve -hf ggml-org/gpt-oss-20b-GGUF -fa on", "serve -hf openai/gpt-oss-20b"),
-        # ollama
-        ("run gpt-oss:20b", "chat openai/gpt-oss-20b"),
-        ("run gpt-oss:20b 'Why is the sky blue?'", "chat openai/gpt-oss-20b 'Why is the sky blue?'"),
-        ("run gpt-oss --think low", "chat openai/gpt-oss-20b --effort low"),
-        ("run gpt-oss:120b --hidethinking", "chat openai/gpt-oss-120b --no-reasoning"),
-        ("ls", "list"),
-        ("download openai/gpt-oss-20b", "pull openai/gpt-oss-20b"),
-        # slips
         ("sreve --prot 1", "serve --port 1"),
         ("openai/gpt-oss-20b", "serve openai/gpt-oss-20b"),
         ("serve --modle=tiny", "serve --model=tiny"),
@@ -241,10 +223,3 @@ CHATS = "chat tiny Hello there | chat tiny --effort low Hello there | chat --eff
 def test_names_of_other_programs_set_the_same(name: str, value: object, lines: str) -> None:
     for line in lines.split(" | "):
         assert getattr(settings_of(line), name) == value, line
-
-
-def test_no_name_means_two_things() -> None:
-    known = {name for option in OPTIONS for name in (option.flag, *option.also)}
-    assert not known & FLAGS.keys()
-    assert not OTHERS.keys() & PARSER.subcommands.keys()
-    assert set(OTHERS.values()) <= PARSER.subcommands.keys()

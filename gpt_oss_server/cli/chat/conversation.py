@@ -78,7 +78,6 @@ class Conversation:
     def _request(self, items: list[Item]) -> Item:
         body: Item = {"input": items, "reasoning": {"effort": self.effort}, "tools": self.tools}
         body |= {"stream": True, "store": True, "include": ["code_interpreter_call.outputs"]}
-        body["metadata"] = {"__debug": "1"}  # for /raw and /tokens
         if self._instructions:
             body["instructions"] = self._instructions
         if self._previous:

@@ -12,8 +12,6 @@ from gpt_oss_server.settings import EFFORTS
 HELP = f'''\
 /new           start a new conversation
 /effort WORD   how much to reason from now on: {", ".join(EFFORTS)}
-/raw           show the exact prompt and output of the last answer
-/tokens        show the tokens of the last answer, with their probabilities
 /stats         show the last answer's tokens and times
 /tools         show what the model can call
 /save FILE     save the conversation: as JSON if the name ends in .json, else as Markdown
@@ -30,8 +28,6 @@ class Loop:
         self._commands: dict[str, Callable[[str], None]] = {
             "/new": self._new,
             "/effort": self._effort,
-            "/raw": lambda _: console.out(conversation.record.raw(colour=conversation.colour)),
-            "/tokens": lambda _: console.out(conversation.record.tokens(colour=conversation.colour)),
             "/stats": lambda _: console.out(conversation.record.stats()),
             "/tools": self._tools,
             "/save": self._save,

@@ -1,6 +1,6 @@
 """What happened in a chat: each turn's messages, tokens and times.
 
-Takes responses and the moments of their events. Returns the texts of /raw, /tokens, /stats and /save.
+Takes responses and the moments of their events. Returns the texts of /stats and /save.
 """
 
 import json
@@ -10,12 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpt_oss_server.cli.chat.talker import Event, Item
-from gpt_oss_server.cli.terminal.console import CYAN, styled, visible
-from gpt_oss_server.cli.terminal.token_text import is_special, marked, token_line
 
 _NOTHING = "there is no answer yet"
-_UNFINISHED = "the last answer was stopped or failed; its tokens and times are unknown"
-_NO_DEBUG = "the server did not send the tokens of the answer"
+_UNFINISHED = "the last answer was stopped or failed; its times are unknown"
 
 
 @dataclass(slots=True)
@@ -33,7 +30,7 @@ class Record:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._turns: list[Turn] = []
-        self._is_unfinished = False  # the last turn; its response, with the tokens, never came
+        self._is_unfinished = False  # the last turn; its response never came
 
     def begin(self, items: Sequence[Item]) -> Turn:
         self._is_unfinished = True
@@ -51,24 +48,11 @@ class Record:
     def forget(self) -> None:
         self._turns, self._is_unfinished = [], False
 
-    def raw(self, *, colour: bool) -> str:
-        """The exact prompt and output of the last answer, as Harmony text."""
-        return marked(visible(self._debug("__debug")), lambda token: styled(token, CYAN, on=colour))
-
-    def tokens(self, *, colour: bool) -> str:
-        ids, scores = self._debug("__debug_output_ids"), self._debug("__debug_output_logprobs")
-        if not ids.startswith("["):
-            return ids
-        tokens: list[int] = json.loads(ids)
-        logprobs: list[float | None] = json.loads(scores) if scores.startswith("[") else [None] * len(tokens)
-        return "\n".join(
-            styled(token_line(token, logprob), CYAN, on=colour and is_special(token))
-            for token, logprob in zip(tokens, logprobs, strict=True)
-        )
-
     def stats(self) -> str:
-        if (missing := self._missing()) is not None:
-            return missing
+        if self._is_unfinished:
+            return _UNFINISHED
+        if not self._turns:
+            return _NOTHING
         last = self._turns[-1]
         usage = last.response.get("usage") or {}
         inputs, outputs = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
@@ -89,7 +73,7 @@ class Record:
 
     def save(self, path: Path) -> None:
         """As JSON if the name ends so, else as Markdown. Raises OSError."""
-        turns = [{"input": list(turn.items), "response": _shown(turn.response)} for turn in self._turns]
+        turns = [{"input": list(turn.items), "response": turn.response} for turn in self._turns]
         text = json.dumps(turns, ensure_ascii=False, indent=2) if path.suffix == ".json" else self._markdown()
         path.write_text(text + "\n", encoding="utf-8")
 
@@ -99,23 +83,6 @@ class Record:
             parts += [_as_markdown(item) for item in turn.items]
             parts += [_as_markdown(item) for item in turn.response.get("output", ())]
         return "\n\n".join(filter(None, parts))
-
-    def _missing(self) -> str | None:
-        """Why there is nothing to show of the last answer; None if there is."""
-        if self._is_unfinished:
-            return _UNFINISHED
-        return None if self._turns else _NOTHING
-
-    def _debug(self, key: str) -> str:
-        if (missing := self._missing()) is not None:
-            return missing
-        text: str = (self._turns[-1].response.get("metadata") or {}).get(key, _NO_DEBUG)
-        return text
-
-
-def _shown(response: Item) -> Item:
-    metadata = {k: v for k, v in (response.get("metadata") or {}).items() if not k.startswith("__debug")}
-    return {**response, "metadata": metadata}
 
 
 def _as_markdown(item: Item) -> str:

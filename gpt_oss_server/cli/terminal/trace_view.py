@@ -4,11 +4,12 @@ It may come from any machine, so no text in it reaches the terminal with control
 """
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from gpt_oss_server.cli.terminal.console import BOLD, CYAN, DIM, GREEN, RED, styled, visible
-from gpt_oss_server.cli.terminal.token_text import chance, is_special
+from gpt_oss_server.cli.terminal.token_text import is_special
 
 _CHANNELS = {"analysis": DIM, "final": GREEN, "commentary": "33"}
 
@@ -59,10 +60,10 @@ class _View:
         scores = generation["logprobs"]
         channels = [(message["end"], message["channel"]) for message in generation["messages"]]
         for at, token in enumerate(generation["tokens"]):
-            score = scores[at] if scores else None
+            chance = "" if not scores or scores[at] is None else f"  {math.exp(scores[at]):7.2%}"
             channel = next((name for end, name in channels if at < end), None)
             code = CYAN if is_special(token) else _CHANNELS.get(channel or "", "")
-            yield f"{token:>8}{chance(score)}  {self._styled(self._shown(token), code)}"
+            yield f"{token:>8}{chance}  {self._styled(self._shown(token), code)}"
             yield from map(self._slip, slips.get(at, []))
 
     def _readings(self, generation: dict[str, Any]) -> Iterator[str]:
