@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote
 from pydantic_core import to_json
 
 from gpt_oss_server.content.filters import read_filter
+from gpt_oss_server.content.ranking import check_ranking, read_ranking
 from gpt_oss_server.content.tools import Tool
 from gpt_oss_server.errors import InvalidRequest, NotFound
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
@@ -38,12 +39,6 @@ FILES = "files"  # the key of its options among those of the browser
 _MOST_RESULTS, _MOST_STORES = 50, 20
 _RESULTS, _STORES = range(1, _MOST_RESULTS + 1), range(1, _MOST_STORES + 1)
 _URL = re.compile(r"file-search://([^/]*)/([^#?]*)")
-_HALF = 4.0  # the BM25 that is shown as a score of one half
-
-
-def score_of(found: Found) -> float:
-    """The BM25 of a passage, from 0 to 1."""
-    return found.score / (found.score + _HALF)
 
 
 def read_options(tool: Tool, where: str) -> Mapping[str, Any]:
@@ -52,20 +47,18 @@ def read_options(tool: Tool, where: str) -> Mapping[str, Any]:
     Messages has `shown_as_pages`: its calls are items of a web search, whose pages are the files.
     """
     ids, most = tool.get("vector_store_ids"), tool.get("max_num_results")
-    ranking = tool.get("ranking_options") or {}
-    least = (ranking.get("score_threshold") or 0) if isinstance(ranking, dict) else None
     are_ids = isinstance(ids, list) and all(isinstance(each, str) for each in ids) and len(ids) in _STORES
     for field, expected, holds in (
         ("vector_store_ids", f"a list of 1 to {_MOST_STORES} ids", are_ids),
         ("max_num_results", f"a number from 1 to {_MOST_RESULTS}", most is None or most in _RESULTS),
-        ("ranking_options", "an object whose score_threshold is from 0 to 1", isinstance(least, int | float)),
-        ("ranking_options", "without hybrid_search: texts are ranked by words", not _is_hybrid(ranking)),
     ):
         if not holds:
             raise InvalidRequest(f"`{where}.{field}` must be {expected}.", param=f"{where}.{field}")
-    read_filter(tool.get("filters"), f"{where}.filters")
+    filters, ranking = tool.get("filters"), tool.get("ranking_options")
+    read_filter(filters, f"{where}.filters")
+    read_ranking(ranking, f"{where}.ranking_options")
     pages = bool(tool.get("shown_as_pages"))
-    return {"ids": ids, "most": most, "least": least, "filters": tool.get("filters"), "pages": pages}
+    return {"ids": ids, "most": most, "ranking": ranking, "filters": filters, "pages": pages}
 
 
 def shows_files(options: Mapping[str, Any]) -> bool:
@@ -73,12 +66,13 @@ def shows_files(options: Mapping[str, Any]) -> bool:
     return FILES in options and "web" not in options and not options[FILES]["pages"]
 
 
-def _is_hybrid(ranking: Mapping[str, Any]) -> bool:
-    return bool(ranking.get("hybrid_search"))
-
-
 async def check_stores(stores: VectorStores, options: Mapping[str, Any], now: int) -> None:
-    """Raises a 404 for a store that does not exist. The time without use of the others begins again."""
+    """Raises a 404 for a store that does not exist, and a 400 for a ranking that the server does not have.
+
+    The time without use of the stores begins again.
+    """
+    ranking = read_ranking(options["ranking"], "ranking_options")
+    check_ranking(ranking, embeds=stores.embeddings is not None, param="tools")
     for store_id in options["ids"]:
         if (store := await stores.get(store_id)) is None:
             raise NotFound(f"There is no vector store {store_id!r:.100}.", param="tools")
@@ -103,11 +97,13 @@ class FilesAndWeb:
 
     async def _search(self, request: SearchRequest, options: Mapping[str, Any]) -> list[SearchHit]:
         most = min(request.limit, options["most"] or request.limit)
-        words, filters = words_of_query(request.query), read_filter(options["filters"], "filters")
+        filters = read_filter(options["filters"], "filters")
+        ranking = read_ranking(options["ranking"], "ranking_options")
         stores = self._files.of(options["owner"])
-        found = await stores.search(options["ids"], words, 3 * most, filters)
-        best = {each.entry.file_id: each for each in reversed(found) if score_of(each) >= options["least"]}
+        found = await stores.find(options["ids"], [request.query], 3 * most, filters, ranking)
+        best = {each.entry.file_id: each for each in reversed(found)}
         hits = [each for each in found if best.get(each.entry.file_id) is each][:most]
+        words = words_of_query(request.query)
         return await asyncio.to_thread(
             lambda: [_hit(each, set(words), request.snippet_chars) for each in hits]
         )
@@ -142,7 +138,7 @@ def _hit(found: Found, words: set[str], snippet_chars: int) -> SearchHit:
     details = {
         "file_id": entry.file_id,
         "filename": entry.filename,
-        "score": score_of(found),
+        "score": found.score,
         "attributes": dict(entry.attributes),
         "text": found.passage.text,
     }

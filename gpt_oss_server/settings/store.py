@@ -72,6 +72,46 @@ class StoreSettings:
         "How many bytes all files together may have; `none` is 512MiB in memory, and no limit elsewhere.",
     )
 
+    embeddings: str | None = setting(
+        None,
+        optional(text("URL")),
+        "The base URL of an OpenAI-compatible server, such as `http://127.0.0.1:8081/v1`, whose vectors "
+        "vector stores search besides words.",
+        secret="url",
+    )
+    embeddings_model: str | None = setting(
+        None, optional(text("MODEL")), "Its model; `none` is the first that it lists."
+    )
+    embeddings_key: str | None = setting(
+        None,
+        optional(text("KEY")),
+        "Its key; prefer a file (`--embeddings-key-file`) or the variable.",
+        secret="whole",
+    )
+    embeddings_query_prefix: str | None = setting(
+        None,
+        optional(text("TEXT")),
+        "What the model wants before each query, such as `query:`; one space follows it.",
+    )
+    embeddings_passage_prefix: str | None = setting(
+        None, optional(text("TEXT")), "The same before each passage, such as `passage:`."
+    )
+    reranker: str | None = setting(
+        None,
+        optional(text("URL")),
+        "The base URL of a server with `/v1/rerank`, which orders the best passages of a search anew.",
+        secret="url",
+    )
+    reranker_model: str | None = setting(
+        None, optional(text("MODEL")), "Its model; `none` is the first that it lists."
+    )
+    reranker_key: str | None = setting(
+        None,
+        optional(text("KEY")),
+        "Its key; prefer a file (`--reranker-key-file`) or the variable.",
+        secret="whole",
+    )
+
     batch_concurrent: int = setting(
         16,
         whole("COUNT", 1),

@@ -62,6 +62,17 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranking:
+    """What a search ranks passages by. Weights that a client chose are never left out in silence."""
+
+    embedding_weight: float = 1.0
+    text_weight: float = 1.0
+    is_chosen: bool = False
+    reranks: bool = True
+    least: float = 0.0  # the score below which passages are left out
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """A condition on attributes: `kind` is a comparison, or `and`/`or` of `parts`."""
 

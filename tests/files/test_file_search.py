@@ -151,7 +151,7 @@ def test_files_and_the_web_are_two_sources_of_one_tool(site: Path) -> None:
         (
             {"vector_store_ids": ["v"], "ranking_options": {"hybrid_search": {"text_weight": 1}}},
             "tools[0].ranking_options",
-            "without hybrid_search",
+            "`hybrid_search.embedding_weight` is missing",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter
 
+from gpt_oss_server.apis.vector_stores.embedding import Embedding
 from gpt_oss_server.apis.vector_stores.ingestion import Ingestion
 from gpt_oss_server.apis.vector_stores.stores import (
     Attach,
@@ -20,8 +21,10 @@ _STORE, _FILE, _BATCH = "/{store}", "/{store}/files/{file}", "/{store}/file_batc
 
 def vector_stores_router(served: Served) -> APIRouter:
     router = APIRouter(prefix="/v1/vector_stores")
-    ingestion = Ingestion(served.stores, served.settings.background_lease)
-    served.stores.repeated.append(ingestion.repeated)
+    lease = served.settings.background_lease
+    embedding = Embedding(served.stores.vector_stores, lease)
+    ingestion = Ingestion(served.stores, lease, embedding.repeated.wake)
+    served.stores.repeated.extend((ingestion.repeated, embedding.repeated))
     add_routes(
         router,
         served.settings,

@@ -1,13 +1,15 @@
 """Reads the files of vector stores in the background, a few at a time, of all owners.
 
-Takes files that no process reads yet. Stores their passages, or why they cannot be read. A process extends
-its claim of a file while it works; another claims the file when that process has died.
+Takes files that no process reads yet. Stores their passages, which may then wait for vectors, or why they
+cannot be read. A process extends its claim of a file while it works; another claims the file when that
+process has died.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from gpt_oss_server.apis.vector_stores.held import while_held
 from gpt_oss_server.errors import ApiError, StoreUnavailable
 from gpt_oss_server.runs.attached import content_of
 from gpt_oss_server.stores.kinds.keep import Stores
@@ -25,10 +27,11 @@ Error = tuple[str, str]
 
 
 class Ingestion:
-    def __init__(self, stores: Stores, lease: float) -> None:
+    def __init__(self, stores: Stores, lease: float, on_read: Callable[[], None]) -> None:
         self._files = stores.files
         self._stores = stores.vector_stores
         self._lease = lease
+        self._on_read = on_read
         self.repeated = Repeated(self._read_all, _PAUSE, "Files of vector stores could not be read")
 
     async def _read_all(self) -> None:
@@ -45,20 +48,17 @@ class Ingestion:
                 group.create_task(read_some())
 
     async def _read(self, claimed: Claimed) -> None:
-        converting = asyncio.create_task(self._converted(claimed))
-        try:
-            while not converting.done():
-                await asyncio.wait({converting}, timeout=self._lease / 3)
-                if not await self._stores.add(claimed, (), self._lease):
-                    return  # the file was detached or its batch cancelled
-            text, error = converting.result()
-        finally:
-            converting.cancel()
+        converting = self._converted(claimed)
+        read = await while_held(lambda: self._stores.add(claimed, (), self._lease), self._lease, converting)
+        if read is None:
+            return  # the file was detached or its batch cancelled
+        text, error = read
         cut = passages(text, claimed.entry.size, claimed.entry.overlap)
         while some := [passage for passage, _ in zip(cut, range(_PASSAGES), strict=False)]:
             if not await self._stores.add(claimed, some, self._lease):
                 return
         await self._stores.finish(claimed, error)
+        self._on_read()
 
     async def _converted(self, claimed: Claimed) -> tuple[str, Error | None]:
         """The text of the file, or why it has none."""

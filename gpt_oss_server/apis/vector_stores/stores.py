@@ -11,14 +11,13 @@ from pydantic import Field
 
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.content.filters import read_attributes, read_filter
+from gpt_oss_server.content.ranking import RankingOptions, check_ranking, read_ranking
 from gpt_oss_server.errors import InvalidRequest, NoSuchFile, NotFound
-from gpt_oss_server.http.fields import Body, Integer, Number, optional, read_body, required
+from gpt_oss_server.http.fields import Body, Integer, optional, read_body, required
 from gpt_oss_server.http.paging import limit_of, newest_first, shown_page
 from gpt_oss_server.http.shared_fields import check_metadata
-from gpt_oss_server.http.unserved import EMPTY, FALSE, NotServed
-from gpt_oss_server.items.file_search import score_of
+from gpt_oss_server.http.unserved import FALSE, NotServed
 from gpt_oss_server.runs.served import Served, check_stored
-from gpt_oss_server.stores.documents.words import words_of_query
 from gpt_oss_server.stores.vector_stores import STATUSES, Entry, Found, VectorStore
 
 SIZE, OVERLAP = 800, 400  # tokens, as with OpenAI
@@ -72,20 +71,13 @@ class UpdateFile(Body):
     attributes: dict[str, Any] | None = required("They replace the present ones.")
 
 
-class Ranking(Body):
-    not_served: ClassVar[NotServed] = {"hybrid_search": (EMPTY, "Texts are ranked by their words alone.")}
-
-    ranker: Literal["none", "auto", "default-2024-11-15"] | None = optional("Any of them is BM25.")
-    score_threshold: Annotated[Number, Field(ge=0, le=1)] | None = optional("Passages below it are left out.")
-
-
 class Search(Body):
     not_served: ClassVar[NotServed] = {"rewrite_query": (FALSE, "The query is searched as it is.")}
 
     query: str | list[str] = required("Words to find, or several texts of them.")
     filters: dict[str, Any] | None = optional("A condition on the files' attributes.")
     max_num_results: Annotated[Integer, Field(ge=1, le=50)] | None = optional("10 by default.")
-    ranking_options: Ranking | None = optional("Which passages are left out.")
+    ranking_options: RankingOptions | None = optional("How passages are ranked, and which are left out.")
 
 
 class StoresApi:
@@ -146,20 +138,17 @@ class StoresApi:
     async def search(self, store_id: str, body: object) -> Shown:
         wanted, store = read_body(body, Search, '{"query": "tides"}'), await self.find(store_id)
         queries = [wanted.query] if isinstance(wanted.query, str) else wanted.query
-        least = wanted.ranking_options.score_threshold if wanted.ranking_options else None
-        found = await self._stores.search(
-            [store_id],
-            words_of_query(" ".join(queries)),
-            wanted.max_num_results or 10,
-            read_filter(wanted.filters, "filters"),
-        )
+        ranking = read_ranking(wanted.ranking_options, "ranking_options")
+        embeds = self._stores.embeddings is not None
+        check_ranking(ranking, embeds=embeds, param="ranking_options.hybrid_search")
+        filters, most = read_filter(wanted.filters, "filters"), wanted.max_num_results or 10
+        found = await self._stores.find([store_id], queries, most, filters, ranking)
         await self._stores.used(store, self._now())
-        results = [_result(each) for each in found if score_of(each) >= (least or 0)]
         kind = "vector_store.search_results.page"
         return {
             "object": kind,
             "search_query": queries,
-            "data": results,
+            "data": [_result(each) for each in found],
             "has_more": False,
             "next_page": None,
         }
@@ -315,7 +304,7 @@ def _result(found: Found) -> Shown:
     return {
         "file_id": found.entry.file_id,
         "filename": found.entry.filename,
-        "score": score_of(found),
+        "score": found.score,
         "attributes": dict(found.entry.attributes),
         "content": [{"type": "text", "text": found.passage.text}],
     }

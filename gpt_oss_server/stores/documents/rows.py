@@ -1,10 +1,21 @@
 """The rows of vector stores: deletion with all that belongs to them, attributes, and conditions on these."""
 
-from gpt_oss_server.stores.sql.codec import key_of
+from typing import Any
+
+from gpt_oss_server.stores.sql.codec import from_bytes, key_of
 from gpt_oss_server.stores.sql.database import Transaction, Value
-from gpt_oss_server.stores.vector_stores import Attributes, Filter
+from gpt_oss_server.stores.vector_stores import Attributes, Entry, Filter
+
+ENTRY = "entries.body, entries.status, entries.size"
 
 _SIGNS = {"eq": "=", "ne": "=", "in": "=", "nin": "=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+
+
+def entry_of(body: bytes, status: str, size: int) -> Entry:
+    """The entry of the columns `ENTRY`."""
+    fields: dict[str, Any] = from_bytes(body)
+    error = fields["error"]
+    return Entry(**{**fields, "error": error and tuple(error), "status": status, "bytes": int(size)})
 
 
 def delete_entries_of_file(tx: Transaction, file: str) -> None:
@@ -31,7 +42,8 @@ def delete_passages(tx: Transaction, store: int, entry: int) -> None:
     passages = [position for [position] in tx.rows("SELECT position FROM passages WHERE entry = ?", entry)]
     if passages and tx.rows("SELECT 1 FROM vector_stores WHERE position = ?", store):
         tx.texts.remove(store, passages)
-    tx.run("DELETE FROM passages WHERE entry = ?", entry)
+    for table in ("passages", "vectors"):
+        tx.run(f"DELETE FROM {table} WHERE entry = ?", entry)
 
 
 def set_attributes(tx: Transaction, entry: int, attributes: Attributes) -> None:

@@ -10,25 +10,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
 from gpt_oss_server.stores.documents.rows import (
-    condition,
+    ENTRY,
     delete_entries,
     delete_passages,
     delete_store,
+    entry_of,
     set_attributes,
 )
+from gpt_oss_server.stores.documents.search import SearchedStores
 from gpt_oss_server.stores.documents.words import words_in
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Transaction, Value
-from gpt_oss_server.stores.sql.owned import LIVE, Owned, rows_after
+from gpt_oss_server.stores.sql.owned import LIVE, rows_after
 from gpt_oss_server.stores.vector_stores import (
     Attributes,
     Claimed,
     Entry,
-    Filter,
-    Found,
     Passage,
     VectorStore,
 )
@@ -40,10 +39,9 @@ _MOST_CLAIMS = 5
 _CLAIM = 1_000
 _AT_ONCE = 20  # entries that one transaction deletes
 _DIED = ("server_error", "The server stopped each time that it read this file. Send the file in parts.")
-_ENTRY = "entries.body, entries.status, entries.size"
 
 
-class VectorStores(Owned):
+class VectorStores(SearchedStores):
     async def used_bytes(self) -> int:
         sql = (
             "SELECT COALESCE(SUM(size), 0) FROM entries"
@@ -148,11 +146,9 @@ class VectorStores(Owned):
         self, store_id: str, where: str, *values: Value, most: int, order: str = "ASC"
     ) -> list[Entry]:
         def work(tx: Transaction) -> list[Entry]:
-            sql = (
-                f"SELECT {_ENTRY} FROM entries WHERE store = ? AND {where} ORDER BY position {order} LIMIT ?"
-            )
+            sql = f"SELECT {ENTRY} FROM entries WHERE store = ? AND {where} ORDER BY position {order} LIMIT ?"
             store = self._position(tx, store_id)
-            return [] if store is None else [_entry(*row) for row in tx.rows(sql, store, *values, most)]
+            return [] if store is None else [entry_of(*row) for row in tx.rows(sql, store, *values, most)]
 
         return await self.database.read(work)
 
@@ -188,11 +184,11 @@ class VectorStores(Owned):
 
     async def set_attributes(self, store_id: str, file_id: str, attributes: Attributes) -> bool:
         def work(tx: Transaction) -> bool:
-            sql = f"SELECT position, {_ENTRY} FROM entries WHERE store = ? AND file = ?"
+            sql = f"SELECT position, {ENTRY} FROM entries WHERE store = ? AND file = ?"
             store = self._position(tx, store_id)
             rows = [] if store is None else tx.rows(sql, store, key_of(file_id))
             for position, *row in rows:
-                changed = replace(_entry(*row), attributes=attributes)
+                changed = replace(entry_of(*row), attributes=attributes)
                 tx.run("UPDATE entries SET body = ? WHERE position = ?", to_bytes(asdict(changed)), position)
                 tx.run("DELETE FROM attributes WHERE entry = ?", position)
                 set_attributes(tx, position, attributes)
@@ -200,37 +196,12 @@ class VectorStores(Owned):
 
         return await self.database.write(work)
 
-    # --- search --------------------------------------------------------------------------------------
-
-    async def search(
-        self, store_ids: Sequence[str], words: Sequence[str], most: int, filters: Filter | None = None
-    ) -> list[Found]:
-        """The best passages of all these stores; those that do not exist have none."""
-        matching, values = ("", []) if filters is None else condition(filters)
-
-        def work(tx: Transaction) -> list[Found]:
-            ranked: list[tuple[float, int]] = []
-            for store_id in dict.fromkeys(store_ids):
-                if (store := self._position(tx, store_id)) is None or not words:
-                    continue
-                among = (
-                    "SELECT passages.position FROM passages JOIN entries ON entries.position = passages.entry"
-                    f" WHERE entries.store = ? AND {matching}"
-                )
-                filtered = (among, [store, *values]) if matching else ("", [])
-                found = tx.texts.search(store, words, *filtered, most)
-                ranked += [(score, passage) for passage, score in found]
-            ranked.sort(key=lambda found: (-found[0], found[1]))
-            return [_found(tx, passage, score) for score, passage in ranked[:most]]
-
-        return await self.database.read(work)
-
     async def text(self, store_ids: Sequence[str], file_id: str) -> tuple[Entry, str] | None:
         """The whole text of a file that one of the stores has."""
 
         def work(tx: Transaction) -> tuple[Entry, str] | None:
             for store_id in store_ids:
-                sql = f"SELECT position, {_ENTRY} FROM entries WHERE store = ? AND file = ?"
+                sql = f"SELECT position, {ENTRY} FROM entries WHERE store = ? AND file = ?"
                 store = self._position(tx, store_id)
                 for position, *row in [] if store is None else tx.rows(sql, store, key_of(file_id)):
                     parts: list[str] = []
@@ -240,15 +211,10 @@ class VectorStores(Owned):
                         text = body.decode()
                         parts.append(text[end - start :])
                         end = start + len(text)
-                    return _entry(*row), "".join(parts)
+                    return entry_of(*row), "".join(parts)
             return None
 
         return await self.database.read(work)
-
-    def _position(self, tx: Transaction, store_id: str) -> int | None:
-        sql = f"SELECT position FROM vector_stores WHERE id = ? AND owner = ? AND {LIVE}"
-        rows = tx.rows(sql, key_of(store_id), self._owner)
-        return int(rows[0][0]) if rows else None
 
     # --- reading -------------------------------------------------------------------------------------
 
@@ -257,7 +223,7 @@ class VectorStores(Owned):
 
         One whose process has died may be why: it comes after all others.
         """
-        free = "status = 'in_progress' AND lease_until <= {now}"
+        free = "status = 'in_progress' AND is_read = 0 AND lease_until <= {now}"
         if not await self.database.read(lambda tx: tx.rows(f"SELECT 1 FROM entries WHERE {free} LIMIT 1")):
             return None
 
@@ -271,11 +237,11 @@ class VectorStores(Owned):
             owners = tx.rows("SELECT owner FROM vector_stores WHERE position = ?", store)
             sql = (
                 "UPDATE entries SET lease_until = {now} + ?, size = 0, passages = 0, words = 0,"
-                f" fence = fence + {_CLAIM} WHERE position = ? RETURNING fence, {_ENTRY}"
+                f" fence = fence + {_CLAIM} WHERE position = ? RETURNING fence, {ENTRY}"
             )
             [[fence, *row]] = tx.rows(sql, seconds, position)
             delete_passages(tx, store, position)
-            return Claimed(position, fence, owners[0][0] if owners else "", _entry(*row))
+            return Claimed(position, fence, owners[0][0] if owners else "", entry_of(*row))
 
         claimed = await self.database.write(work, durable=True)
         if claimed is not None and claimed.fence // _CLAIM > _MOST_CLAIMS:
@@ -314,11 +280,12 @@ class VectorStores(Owned):
         await self.database.write(lambda tx: tx.run(sql, *values))
 
     async def finish(self, claimed: Claimed, error: tuple[str, str] | None = None) -> None:
+        """The file is completed or has failed; where the server has embeddings, it now waits for vectors."""
         held = "position = ? AND fence = ? AND status = 'in_progress'"
-        sql = f"UPDATE entries SET status = ?, body = ? WHERE {held}"
-        status = "completed" if error is None else "failed"
+        sql = f"UPDATE entries SET is_read = 1, lease_until = 0, status = ?, body = ? WHERE {held}"
+        status = "completed" if self.embeddings is None else "in_progress"
         body = to_bytes(asdict(replace(claimed.entry, error=error)))
-        row = (status, body, claimed.position, claimed.fence)
+        row = (status if error is None else "failed", body, claimed.position, claimed.fence)
         await self.database.write(lambda tx: tx.run(sql, *row), durable=True)
 
     async def sweep(self) -> int:
@@ -345,18 +312,3 @@ def _counted(tx: Transaction, position: int, body: bytes) -> VectorStore:
     rows = tx.rows(sql, position)
     counts = {status: int(count) for status, count, _ in rows}
     return replace(VectorStore(**from_bytes(body)), counts=counts, bytes=int(sum(size for *_, size in rows)))
-
-
-def _entry(body: bytes, status: str, size: int) -> Entry:
-    fields: dict[str, Any] = from_bytes(body)
-    error = fields["error"]
-    return Entry(**{**fields, "error": error and tuple(error), "status": status, "bytes": int(size)})
-
-
-def _found(tx: Transaction, passage: int, score: float) -> Found:
-    sql = (
-        f"SELECT start, passages.body, {_ENTRY} FROM passages"
-        " JOIN entries ON entries.position = passages.entry WHERE passages.position = ?"
-    )
-    [[start, text, *row]] = tx.rows(sql, passage)
-    return Found(_entry(*row), Passage(int(start), text.decode()), float(score))

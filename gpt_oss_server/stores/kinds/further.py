@@ -3,6 +3,7 @@
 import secrets
 from functools import partial
 
+from gpt_oss_server.embeddings import Embeddings, Reranker
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.documents.files import Content, Files
 from gpt_oss_server.stores.documents.folder import FileFolder
@@ -27,7 +28,10 @@ _SECONDS = 30.0  # between sweeps of the files
 
 
 def stores_on(database: Database, settings: Settings, sealer: Sealer) -> Stores:
-    held, files, vectors = Held(), _files(database, settings), VectorStores(database)
+    held, files = Held(), _files(database, settings)
+    embeddings = None if settings.embeddings is None else Embeddings(settings)
+    reranker = None if settings.reranker is None else Reranker(settings)
+    vectors = VectorStores(database, embeddings, reranker)
     # Only the operator, or the file of keys, names addresses.
     told = bool(settings.webhook_url or settings.webhook_secret)
     return Stores(

@@ -53,7 +53,7 @@ def requests_with(one: str, container: str, file: str) -> Iterator[Request]:
     yield "POST", conversation, {"metadata": {"taken": "yes"}}
     yield "POST", f"{conversation}/items", BODY_OF_ITEMS
     yield "POST", completion, {"metadata": {"taken": "yes"}}
-    yield "POST", f"/containers/{one}/files", {"name": "c.txt", "content_base64": "aGk="}
+    yield "POST", f"/containers/{one}/files", {"file_id": one}
     for path in ("/responses", "/responses/compact", "/responses/input_tokens", "/../render"):
         yield "POST", path, {"input": "Hi", "previous_response_id": one}
         yield "POST", path, {"input": "Hi", "conversation": one}
