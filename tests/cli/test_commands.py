@@ -18,7 +18,6 @@ import pytest
 from gpt_oss_server.cli.main import main
 from gpt_oss_server.cli.parser import COMMANDS
 from gpt_oss_server.cli.server.greeting import greeting
-from gpt_oss_server.cli.terminal.trace_view import trace_lines
 from gpt_oss_server.settings import OPTIONS, Settings
 from inference.engine import EngineInfo
 from tests.doubles.commands import run, script
@@ -156,41 +155,23 @@ def test_what_is_no_terminal_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -
     assert "\n  Model    tiny, a demo model that knows next to nothing: 7 layers on cpu\n" in shown
 
 
-NEXT = "<|end|><|start|>assistant"
-SLIPS = f"<|channel|>opinion<|message|>One\x1b[2J.{NEXT}<|channel|>final<|message|>Two.<|return|>"
+HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 
 
-@pytest.fixture
-def saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+def test_a_trace_is_saved_or_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "trace.json"
-    with serving(scripted(SLIPS)) as url:
+    with serving(scripted(HELLO)) as url:
         response = httpx.post(f"{url}/responses", json={"input": "Hi"}).json()
         assert main(["trace", response["id"], "--url", url, "-o", str(path)]) == 0
         assert str(path) in capsys.readouterr().err
         assert main(["trace", response["id"], "--url", url]) == 0
         printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads(path.read_text())
-    return path
-
-
-def test_a_saved_trace_is_shown_token_by_token(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "show", str(saved)]) == 0
-    shown = capsys.readouterr().out
-    assert "  200005  <|channel|>" in shown
-    assert "unknown_channel: the channel 'opinion' is not known" in shown
-    assert "StreamableParser reads otherwise" in shown
-    assert "\x1b" not in shown  # no colour, and no control character of the trace
-
-    lines = trace_lines(json.loads(saved.read_text()), colour=True, tokens=True)
-    assert any("\x1b[36m<|channel|>\x1b[0m" in line for line in lines)
-    assert main(["trace", "show", str(saved), "--text"]) == 0
-    shown = capsys.readouterr().out
-    assert "<|channel|>opinion<|message|>One" in shown
-    assert "  200005  " not in shown
+    assert printed["responses"][0]["response"]["id"] == response["id"]
 
 
 def test_an_unknown_response_has_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(scripted(SLIPS)) as url:
+    with serving(scripted(HELLO)) as url:
         assert main(["trace", "resp_unknown", "--url", url]) == 1
     assert "No trace of the response" in capsys.readouterr().err
 
