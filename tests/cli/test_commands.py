@@ -20,7 +20,7 @@ from tests.doubles.tools.web_servers import Answer, serve
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_examples(command: str) -> None:
-    done = run(command, "--help", fresh=True)
+    done = run(command, "--help", fresh=command == "serve")
     assert done.returncode == 0
     examples = f"examples:\n  gpt-oss-server {command}", f"| gpt-oss-server {command}"
     assert any(example in done.stdout for example in examples)

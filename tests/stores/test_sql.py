@@ -1,11 +1,8 @@
-"""What the statements cost, rows of earlier versions, records as bytes, and which processes have ended.
-Servers hear of each other's runs immediately, and only where a client reads them.
-"""
+"""What the statements cost, rows of earlier versions, records as bytes, and which processes have ended."""
 
 import os
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,13 +13,12 @@ from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.events import Continuation
 from gpt_oss_server.stores.pages import ItemPage, UnknownItem, Wanted
-from gpt_oss_server.stores.sql import links
 from gpt_oss_server.stores.sql.codec import decode_addition, encode_addition
 from gpt_oss_server.stores.sql.events import EventLogs, Held
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
-from tests.doubles.stored import append, conversation, counted, item, known, part, position, put_turns, texts
+from tests.doubles.stored import append, conversation, counted, item, known, part
 
 
 @pytest.mark.parametrize("newest_first", [True, False])
@@ -60,40 +56,6 @@ async def test_the_items_of_other_owners_cost_nothing(store: SqlStore) -> None:
         assert await store.conversation_item("conv_1", name) == item(name)
         costs.append(reads.rows_read - before)
     assert costs[0] == costs[1]
-
-
-@pytest.fixture
-def walked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many links each history was made of."""
-    counts, fold = list[int](), links.history_of
-
-    def counting(chain: Any, **options: Any) -> Any:
-        additions = list(chain)
-        counts.append(len(additions))
-        return fold(additions, **options)
-
-    monkeypatch.setattr(links, "history_of", counting)
-    return counts
-
-
-async def test_each_turn_adds_to_the_history_before_it(store: SqlStore, walked: list[int]) -> None:
-    await put_turns(store, r0=None)
-    for number in range(1, 30):
-        await put_turns(store, **{f"r{number}": f"r{number - 1}"})
-    await position(store, "r29")
-    assert set(walked) == {1}
-    assert await texts(store, "r29") == [f"r{number}" for number in range(30)]
-
-
-async def test_branches_and_a_new_process_find_the_same_histories(
-    database: SqliteDatabase, store: SqlStore, walked: list[int]
-) -> None:
-    await put_turns(store, a=None, b="a", c="b", x="b", y="a")
-    expected = {"c": ["a", "b", "c"], "x": ["a", "b", "x"], "y": ["a", "y"], "b": ["a", "b"]}
-    for reader in (store, again := SqlStore(database), again):
-        for name, chain in expected.items():
-            assert await texts(reader, name) == chain
-    assert walked[-4:] == [0, 0, 0, 0], "all are known"
 
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=5)
