@@ -4,7 +4,7 @@ import random
 import sqlite3
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +20,7 @@ from gpt_oss_server.stores.postgres.database import PostgresDatabase
 from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from gpt_oss_server.stores.vector_stores import Entry, Passage, Ranking, VectorStore
-from tests.doubles.postgres import Postgres
+from tests.doubles.postgres import running_postgres
 
 pytestmark = pytest.mark.benchmark
 PASSAGES, FILES, WORDS, QUERIES = 100_000, 1_000, 60, 60
@@ -99,14 +99,16 @@ class Drawn:
         return self.last
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-async def test_vectors_of_100_000_passages_beside_a_matrix_in_memory(
-    kind: str, tmp_path: Path, postgres: Postgres
-) -> None:
-    in_postgres = kind == "postgres"
-    database: Database = (
-        PostgresDatabase(postgres.new_database()) if in_postgres else SqliteDatabase(tmp_path / "store")
-    )
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    if request.param == "sqlite":
+        yield SqliteDatabase(tmp_path / "store.sqlite")
+    else:
+        with running_postgres() as server:
+            yield PostgresDatabase(server.new_database())
+
+
+async def test_vectors_of_100_000_passages_beside_a_matrix_in_memory(database: Database) -> None:
     model = Drawn()
     stores, waiting = VectorStores(database, cast(Embeddings, model)), Unembedded(database)
     space, ranking = await model.space(), Ranking(1.0, 0.0, is_chosen=True)
@@ -135,8 +137,7 @@ async def test_vectors_of_100_000_passages_beside_a_matrix_in_memory(
         same.append(len(texts & {numbers[at] for at in exact}))
     await database.close()
     here, there = (1000 * statistics.median(each) for each in (times, in_memory))
-    print(
-        f"\n{kind}: median {here:.0f} ms; {matrix.nbytes / 1e6:.0f} MB of float32 in memory: {there:.0f} ms"
-    )
+    kept = f"{matrix.nbytes / 1e6:.0f} MB of float32 in memory"
+    print(f"\n{type(database).__name__}: median {here:.0f} ms; {kept}: {there:.0f} ms")
     print(f"of the exact best 10, {statistics.mean(same):.1f} are among the 10 found")
     assert statistics.mean(same) > 9.5
