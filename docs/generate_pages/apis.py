@@ -186,7 +186,7 @@ server that made it.
 {fields.parts(CreateContainer)}
 ## The request of `POST /v1/containers/{{container}}/files`
 
-A form (`multipart/form-data`) with `file`, or JSON with `name` and `content_base64`.
+A form (`multipart/form-data`) with `file`, or JSON with the `file_id` of a file that was uploaded before.
 
 ## The answers
 

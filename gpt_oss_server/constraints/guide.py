@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any
 
-from gpt_oss_server.constraints.finite import has_finite_value
 from gpt_oss_server.constraints.grammar import ANY_OBJECT, JsonBody, schema_json
 from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.constraints.schema_support import SchemaRefused, read_schema
@@ -56,7 +55,7 @@ def _guide(grammars: Grammars, text: str) -> JsonBody:
         return ANY_OBJECT
     outlined = outline(clean, closes=not _merges(clean))
     is_legal = grammars.problem(f"start: %json {schema_json(outlined)}\n") is None
-    return JsonBody(outlined) if is_legal and has_finite_value(outlined, outlined) else ANY_OBJECT
+    return JsonBody(outlined) if is_legal else ANY_OBJECT
 
 
 def outline(schema: Any, *, closes: bool) -> Any:

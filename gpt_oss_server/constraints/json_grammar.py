@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpt_oss_server.constraints.finite import has_finite_value
 from gpt_oss_server.constraints.grammar import schema_json
 from gpt_oss_server.constraints.guide import outline
 from gpt_oss_server.constraints.matcher import Grammars, first_line_and_cause
@@ -24,8 +23,6 @@ def enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
     problem = _problem(grammars, clean)
     if problem is not None:
         raise SchemaRefused(*(_culprit(grammars, clean) or ("", problem)))
-    if not has_finite_value(clean, clean):
-        raise SchemaRefused("$ref", "it refers to itself without an end, so that no answer fits")
     return clean
 
 
@@ -35,7 +32,7 @@ def as_far_as_enforceable(grammars: Grammars, given: Any) -> dict[str, Any]:
     try:
         clean = read_schema(given, lenient=True)
         for loose in (clean, outline(clean, closes=False)):
-            if _problem(grammars, loose) is None and has_finite_value(loose, loose):
+            if _problem(grammars, loose) is None:
                 return loose
     except SchemaRefused as refused:
         if isinstance(refused, SchemaMalformed):

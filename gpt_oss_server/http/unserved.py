@@ -115,7 +115,6 @@ SAMPLERS_NOT_SERVED: NotServed = {
     "lora_path": (NEVER, _NO_LORA),
     "adapter_id": (NEVER, _NO_LORA),
     "options": (EMPTY, _TOP_LEVEL),
-    "generation_config": (EMPTY, _TOP_LEVEL),
     "extra_body": (EMPTY, "The client should merge it into the request."),
 }
 """Fields, most of them of sampling, that no API of this server has. The API's own tables add to them."""

@@ -1,58 +1,78 @@
-"""A file in a request: JSON with base64, or a form as browsers and the official SDK send it.
+"""A file in a request: a form as browsers and the official SDK send it, or the id of a file.
 
-Takes a request and the size limit of its body. Returns the file's name and bytes, or the id of a file that
-was uploaded before, or raises an error that names the fault.
+Takes a request and the most bytes of its file. Returns the parts of the form while it arrives, or the whole
+file with its name, or the id of a file that was uploaded before, or raises an error that names the fault.
 """
 
-import base64
-import binascii
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from contextlib import aclosing
+from typing import Any
 
 from starlette.requests import Request
 
-from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.errors import BodyTooLarge, InvalidRequest
 from gpt_oss_server.http.body import decode_json, read_bytes
-from gpt_oss_server.http.forms import LONGEST_HEAD, MOST_PARTS, form_parts
-from gpt_oss_server.http.large_work import in_thread
+from gpt_oss_server.http.forms import LONGEST_HEAD, Part, form_parts
+from gpt_oss_server.http.validation import whole_number
 
 _SMALLER = "Send a smaller file."
-_HOW = 'Send a form with the field `file`, or JSON as {"name": "data.csv", "content_base64": "…"}.'
+_MOST_ROUND_A_FILE = 1024**2  # bytes of a form besides its file
 
 
-async def read_upload(request: Request, max_bytes: int) -> tuple[str, bytes] | str:
-    kind = request.headers.get("content-type", "")[:LONGEST_HEAD]
-    match kind.partition(";")[0].strip().lower():
-        case "application/json":
-            body = await read_bytes(request, max_bytes, advice=_SMALLER)
-            return await in_thread(0, lambda: _from_json(body))
-        case "multipart/form-data":
-            return await _from_form(request, max_bytes)
-        case other:
-            raise InvalidRequest(f"A file cannot be sent as {other!r:.80}. {_HOW}", param="file")
-
-
-def _from_json(body: bytes) -> tuple[str, bytes] | str:
-    upload = decode_json(body)
-    if isinstance(upload, dict) and isinstance(file_id := upload.get("file_id"), str):
+async def read_upload(request: Request, most: int) -> tuple[str, bytes] | str:
+    if _kind(request) == "application/json":
+        sent = decode_json(await read_bytes(request, most, advice=_SMALLER))
+        file_id = sent.get("file_id") if isinstance(sent, dict) else None
+        if not isinstance(file_id, str):
+            raise InvalidRequest(
+                "`file_id` must be the id of a file. Send a new one in a form.", param="file_id"
+            )
         return file_id
-    if not isinstance(upload, dict) or not isinstance(upload.get("name"), str):
-        raise InvalidRequest(f"`name` must be the file's name. {_HOW}", param="name")
-    content = upload.get("content_base64")
-    if not isinstance(content, str):
-        raise InvalidRequest(f"`content_base64` must be the file in base64. {_HOW}", param="content_base64")
-    try:
-        return upload["name"], base64.b64decode(content, validate=True)
-    except binascii.Error as error:
-        raise InvalidRequest(f"`content_base64` is not base64: {error}.", param="content_base64") from None
+    async with aclosing(form_of(request, most)) as form:
+        part = await file_part(form, "file", {})
+        return part.filename, b"".join([piece async for piece in bounded(part.content, most)])
 
 
-async def _from_form(request: Request, max_bytes: int) -> tuple[str, bytes]:
-    found: tuple[str, bytes] | None = None
-    async for part in form_parts(request, max_bytes, _SMALLER):
-        if found is None and part.name == "file" and part.filename:
-            found = part.filename, b"".join([piece async for piece in part.content])
-    if found is None:
-        raise InvalidRequest(
-            f"The form has no field `file` that contains a file among its first {MOST_PARTS} fields. {_HOW}",
-            param="file",
-        )
-    return found
+def _kind(request: Request) -> str:
+    kind = request.headers.get("content-type", "")[:LONGEST_HEAD]
+    return kind.partition(";")[0].strip().lower()
+
+
+def form_of(request: Request, most: int) -> AsyncGenerator[Part, None]:
+    if (kind := _kind(request)) != "multipart/form-data":
+        how = "Send a form (multipart/form-data), as the SDKs do."
+        raise InvalidRequest(f"A file cannot be sent as {kind!r:.80}. {how}", param="file")
+    return form_parts(request, most + _MOST_ROUND_A_FILE, _SMALLER)
+
+
+async def file_part(form: AsyncIterator[Part], name: str, fields: dict[str, Any]) -> Part:
+    """The part with the file. `fields` gets what stands before it."""
+    async for part in form:
+        if part.name == name and part.filename:
+            return part
+        await add_field(fields, part)
+    raise InvalidRequest(f"The form has no field `{name}` that contains a file with a name.", param=name)
+
+
+async def add_field(fields: dict[str, Any], part: Part) -> None:
+    """Adds a field; `a[b]` is the field `b` of the object `a`."""
+    outer, _, inner = part.name.partition("[")
+    value: Any = await part.value()
+    if not inner:
+        fields[outer] = value
+        return
+    number = whole_number(value)
+    into = fields.setdefault(outer, {})
+    if isinstance(into, dict):
+        into[inner.removesuffix("]")] = value if number is None else number
+
+
+async def bounded(content: AsyncIterable[bytes], most: int) -> AsyncIterator[bytes]:
+    size = 0
+    async for piece in content:
+        size += len(piece)
+        if size > most:
+            raise BodyTooLarge(
+                f"The file is larger than {most:,} bytes, the most that this server takes.", param="file"
+            )
+        yield piece

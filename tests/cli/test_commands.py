@@ -1,16 +1,9 @@
-"""The commands as a user sees them: help, versions, prompts, measurements, models, traces, completion."""
+"""The commands as a user sees them: help, versions, prompts, measurements, models, traces."""
 
 import io
 import json
-import os
-import select
-import shutil
-import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -18,7 +11,6 @@ import pytest
 from gpt_oss_server.cli.main import main
 from gpt_oss_server.cli.parser import COMMANDS
 from gpt_oss_server.cli.server.greeting import greeting
-from gpt_oss_server.cli.terminal.trace_view import trace_lines
 from gpt_oss_server.settings import OPTIONS, Settings
 from inference.engine import EngineInfo
 from tests.doubles.commands import run, script
@@ -28,7 +20,7 @@ from tests.doubles.tools.web_servers import Answer, serve
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_examples(command: str) -> None:
-    done = run(command, "--help", fresh=True)
+    done = run(command, "--help", fresh=command == "serve")
     assert done.returncode == 0
     examples = f"examples:\n  gpt-oss-server {command}", f"| gpt-oss-server {command}"
     assert any(example in done.stdout for example in examples)
@@ -156,41 +148,23 @@ def test_what_is_no_terminal_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -
     assert "\n  Model    tiny, a demo model that knows next to nothing: 7 layers on cpu\n" in shown
 
 
-NEXT = "<|end|><|start|>assistant"
-SLIPS = f"<|channel|>opinion<|message|>One\x1b[2J.{NEXT}<|channel|>final<|message|>Two.<|return|>"
+HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 
 
-@pytest.fixture
-def saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+def test_a_trace_is_saved_or_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "trace.json"
-    with serving(scripted(SLIPS)) as url:
+    with serving(scripted(HELLO)) as url:
         response = httpx.post(f"{url}/responses", json={"input": "Hi"}).json()
         assert main(["trace", response["id"], "--url", url, "-o", str(path)]) == 0
         assert str(path) in capsys.readouterr().err
         assert main(["trace", response["id"], "--url", url]) == 0
         printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads(path.read_text())
-    return path
-
-
-def test_a_saved_trace_is_shown_token_by_token(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "show", str(saved)]) == 0
-    shown = capsys.readouterr().out
-    assert "  200005  <|channel|>" in shown
-    assert "unknown_channel: the channel 'opinion' is not known" in shown
-    assert "StreamableParser reads otherwise" in shown
-    assert "\x1b" not in shown  # no colour, and no control character of the trace
-
-    lines = trace_lines(json.loads(saved.read_text()), colour=True, tokens=True)
-    assert any("\x1b[36m<|channel|>\x1b[0m" in line for line in lines)
-    assert main(["trace", "show", str(saved), "--text"]) == 0
-    shown = capsys.readouterr().out
-    assert "<|channel|>opinion<|message|>One" in shown
-    assert "  200005  " not in shown
+    assert printed["responses"][0]["response"]["id"] == response["id"]
 
 
 def test_an_unknown_response_has_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(scripted(SLIPS)) as url:
+    with serving(scripted(HELLO)) as url:
         assert main(["trace", "resp_unknown", "--url", url]) == 1
     assert "No trace of the response" in capsys.readouterr().err
 
@@ -199,117 +173,3 @@ def test_a_site_that_is_no_api(capsys: pytest.CaptureFixture[str]) -> None:
     with serve(lambda seen: Answer("<html>")) as site:
         assert main(["trace", "resp_1", "--url", site.url.removeprefix("http://")]) == 1
     assert "is not JSON. Is --url the base URL of an API?" in capsys.readouterr().err
-
-
-def needs(shell: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} is not installed")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "request.json").write_text("{}")
-    program = tmp_path / "gpt-oss-server"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m gpt_oss_server "$@"\n')
-    program.chmod(0o755)
-    for shell in ("bash", "fish", "zsh"):
-        (tmp_path / f"script.{shell}").write_text(run("completion", shell).stdout)
-    return tmp_path
-
-
-def environment(place: Path, **more: str) -> dict[str, str]:
-    path = {
-        "PATH": f"{place}:{os.environ['PATH']}",
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-        "HOME": str(place),
-    }
-    return {**os.environ, **path, **more}
-
-
-def output_of(place: Path, *words: str) -> str:
-    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60}
-    done = subprocess.run(words, cwd=place / "here", env=environment(place), **options)
-    assert (done.returncode, done.stderr) == (0, "")
-    return str(done.stdout)
-
-
-def in_bash(place: Path, line: str) -> set[str]:
-    arrays = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))'
-    arrays += '; compopt() { COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")); }'  # readline's work
-    asked = '_gpt_oss_server_completion "$1" "${COMP_WORDS[COMP_CWORD]}"'
-    program = f'source "$0"; {arrays}; {asked}; printf "%s\n" "${{COMPREPLY[@]}}"'
-    words = [f"{place}/script.bash", "gpt-oss-server", *line.split(" ")]
-    return set(output_of(place, "bash", "--norc", "-c", program, *words).split())
-
-
-def in_fish(place: Path, line: str) -> set[str]:
-    program = f"source {place}/script.fish; complete -C 'gpt-oss-server {line}'"
-    rows = output_of(place, "fish", "--no-config", "-c", program).splitlines()
-    offered = {row.split("\t")[0] for row in rows}
-    typed = line.rpartition(" ")[2]
-    return {word for word in offered if word.startswith(typed)}  # fish also offers words that contain it
-
-
-LINES = [
-    ("st", {"store"}),
-    ("help st", {"store"}),
-    ("serve --dev", {"--device"}),
-    ("serve --device ", {"auto", "cpu", "cuda"}),
-    ("serve --max-body-b", {"--max-body-bytes"}),
-    ("serve ti", {"tiny"}),
-    ("serve --port ", set[str]()),
-    ("serve --config re", {"request.json"}),
-    ("render re", {"request.json"}),
-    ("store ", {"stat", "vacuum", "export", "import", "delete"}),
-    ("store import re", {"request.json"}),
-    ("chat --effort h", {"high"}),
-    ("completion ", {"bash", "zsh", "fish"}),
-]
-
-
-@pytest.mark.parametrize(("line", "offered"), LINES)
-@pytest.mark.parametrize(
-    "complete", [pytest.param(in_bash, marks=needs("bash")), pytest.param(in_fish, marks=needs("fish"))]
-)
-def test_a_shell_completes_the_last_word(
-    complete: Callable[[Path, str], set[str]], place: Path, line: str, offered: set[str]
-) -> None:
-    assert complete(place, line) == offered
-
-
-@needs("zsh")
-@pytest.mark.parametrize(
-    ("line", "completed"),
-    [
-        ("serve --dev", "serve --device"),
-        ("serve --device cu", "serve --device cuda"),
-        ("render re", "render request.json"),
-        ("store vac", "store vacuum"),
-        ("store import re", "store import request.json"),
-        ("vers", "version"),
-    ],
-)
-def test_zsh_completes_the_last_word(place: Path, line: str, completed: str) -> None:
-    import pty  # not on Windows
-
-    child, terminal = pty.fork()
-    if child == 0:
-        os.chdir(place / "here")
-        os.execvpe("zsh", ["zsh", "-f"], environment(place, TERM="dumb", PS1="% "))
-    try:
-        echo = "gpt-oss-server() { echo \"<$*>\" }; echo r''eady"
-        os.write(terminal, f"autoload -U compinit; compinit -u -D; . {place}/script.zsh; {echo}\n".encode())
-        assert "ready" in seen(terminal, "ready")
-        os.write(terminal, f"gpt-oss-server {line}\t\n".encode())
-        assert f"<{completed}>" in seen(terminal, f"<{completed}>")
-    finally:
-        os.close(terminal)
-        os.waitpid(child, 0)
-
-
-def seen(terminal: int, expected: str) -> str:
-    text, until = "", time.monotonic() + 60
-    while expected not in text.replace("\r", "") and time.monotonic() < until:
-        if select.select([terminal], [], [], 1)[0]:
-            text += os.read(terminal, 4096).decode(errors="replace")
-    return text

@@ -73,9 +73,9 @@ def test_a_guide_allows_the_schemas_names_and_types(
 
 
 def test_a_schema_of_no_use_allows_any_object(grammars: Grammars) -> None:
-    endless, empty = {**opened(a={"$ref": "#/properties/a"}), "required": ["a"]}, closed(a=False)
+    empty = closed(a=False)
     malformed = ({"type": "hammer"}, {"type": "object", "properties": 5}, {"$ref": "http://x"})
-    for schema in (T, endless, empty, opened(a={"enum": ["x" * 16_000]}), *malformed):
+    for schema in (T, empty, opened(a={"enum": ["x" * 16_000]}), *malformed):
         assert Guides(grammars).of(schema) == ANY_OBJECT, schema
 
 

@@ -23,7 +23,6 @@ from gpt_oss_server.constraints.text_grammar import LONGEST, LONGEST_REGEX, Gram
 from gpt_oss_server.content.parts import file_text
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import load_encoding
-from gpt_oss_server.harmony.messages import messages_of
 from gpt_oss_server.harmony.typescript import to_typescript
 from gpt_oss_server.http.body import decode_json
 from gpt_oss_server.items.tool_search import ToolSearch
@@ -59,9 +58,7 @@ def of_file(text: str) -> str:
 
 
 def of_harmony(text: str) -> None:
-    tokens = ENCODING.encode_special(text)
-    decode(ENCODING, tokens)
-    messages_of(tokens, ENCODING)
+    decode(ENCODING, ENCODING.encode_special(text))
 
 
 def of_citations(text: str) -> None:

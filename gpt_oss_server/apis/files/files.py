@@ -4,7 +4,7 @@ Takes forms and queries. Returns the API's objects, or raises an `ApiError`. A f
 arrives, so that it may be larger than memory.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
@@ -13,12 +13,11 @@ from pydantic import Field
 from starlette.requests import Request
 
 from gpt_oss_server.caller.caller import Caller
-from gpt_oss_server.errors import BodyTooLarge, InvalidRequest, NoSuchFile, RateLimitExceeded
+from gpt_oss_server.errors import NoSuchFile, RateLimitExceeded
 from gpt_oss_server.http.fields import Body, Integer, optional, read_body, required
-from gpt_oss_server.http.forms import Part, form_parts
 from gpt_oss_server.http.paging import limit_of, newest_first, shown_page
 from gpt_oss_server.http.unknown_fields import treat_unknown_fields
-from gpt_oss_server.http.validation import whole_number
+from gpt_oss_server.http.uploads import add_field, bounded, file_part, form_of
 from gpt_oss_server.runs.served import Served, check_stored
 from gpt_oss_server.stores.files import NewFile, NoRoom, StoredFile
 from gpt_oss_server.stores.kinds.keep import Keep
@@ -26,7 +25,6 @@ from gpt_oss_server.stores.kinds.keep import Keep
 Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals"]
 _BATCH_SECONDS = 30 * 86_400  # that a file for a batch lasts, if its request states nothing else
 _MOST_LISTED = 10_000
-_MOST_ROUND_A_FILE = 1024**2  # bytes of a form besides its file
 _EXAMPLE = '{"purpose": "user_data"}'
 
 
@@ -69,7 +67,7 @@ class FilesApi:
                 async for piece in bounded(part.content, most):
                     yield piece
                 async for rest in form:
-                    await _add(fields, rest)
+                    await add_field(fields, rest)
 
             def described(new: NewFile) -> NewFile:
                 treat_unknown_fields(fields, CreateFile, unknown)
@@ -131,44 +129,3 @@ def refusals() -> Iterator[None]:
         whose = "The files of this API key have" if refusal.of_owner else "All files of this server have"
         problem = f"{whose} as many bytes as they may ({refusal.most:,}). Delete some, then send it again."
         raise RateLimitExceeded(problem, param="file") from refusal
-
-
-def form_of(request: Request, most: int) -> AsyncGenerator[Part, None]:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "multipart/form-data":
-        how = "Send a form (multipart/form-data), as the SDKs do."
-        raise InvalidRequest(f"A file cannot be sent as {kind!r:.80}. {how}", param="file")
-    return form_parts(request, most + _MOST_ROUND_A_FILE, "Send a smaller file.")
-
-
-async def file_part(form: AsyncIterator[Part], name: str, fields: dict[str, Any]) -> Part:
-    """The part with the file. `fields` gets what stands before it."""
-    async for part in form:
-        if part.name == name and part.filename:
-            return part
-        await _add(fields, part)
-    raise InvalidRequest(f"The form has no field `{name}` that contains a file with a name.", param=name)
-
-
-async def _add(fields: dict[str, Any], part: Part) -> None:
-    """Adds a field; `a[b]` is the field `b` of the object `a`."""
-    outer, _, inner = part.name.partition("[")
-    value: Any = await part.value()
-    if not inner:
-        fields[outer] = value
-        return
-    number = whole_number(value)
-    into = fields.setdefault(outer, {})
-    if isinstance(into, dict):
-        into[inner.removesuffix("]")] = value if number is None else number
-
-
-async def bounded(content: AsyncIterable[bytes], most: int) -> AsyncIterator[bytes]:
-    size = 0
-    async for piece in content:
-        size += len(piece)
-        if size > most:
-            raise BodyTooLarge(
-                f"The file is larger than {most:,} bytes, the most that this server takes.", param="file"
-            )
-        yield piece

@@ -12,9 +12,6 @@ from starlette.requests import Request
 from gpt_oss_server.apis.files.files import (
     CreateFile,
     FilesApi,
-    bounded,
-    file_part,
-    form_of,
     refusals,
     room_for_files,
     shown,
@@ -22,6 +19,7 @@ from gpt_oss_server.apis.files.files import (
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import BodyTooLarge, InvalidRequest, NotFound
 from gpt_oss_server.http.fields import Body, Integer, optional, read_body, required
+from gpt_oss_server.http.uploads import bounded, file_part, form_of
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.stores.files import StoredFile, Upload
 

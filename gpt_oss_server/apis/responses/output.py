@@ -1,4 +1,4 @@
-"""What a response shows of the model's messages: an item for each, Harmony's messages, metadata.
+"""What a response shows of the model's messages: an item for each, and metadata.
 
 Takes a prepared request and the header of each message. Returns the stream of its response, and for each
 header the builder of the item that the message becomes.
@@ -16,7 +16,6 @@ from gpt_oss_server.content.logprobs import Speller
 from gpt_oss_server.content.tools import ClientTool
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.events import Channel, Header, MessageFinished
-from gpt_oss_server.harmony.messages import messages_of
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import ItemBuilder
 from gpt_oss_server.items.function_call import FunctionCallBuilder, unknown_function
@@ -61,15 +60,6 @@ def new_stream(
     detail, clients = _detail(prepared, work, tape, transcript), prepared.tools.offered_clients
     route = item_route(work.ids, prepared.hosted, detail, clients)
     return ResponseStream(response, route, work.clock, ends_cut_calls=work.model.settings.end_cut_calls)
-
-
-def harmony_messages(transcript: Transcript, encoding: Encoding) -> dict[str, Any]:
-    """The messages of the prompt and of the turn, including tool results."""
-    output = [token for segment in transcript.segments for token in segment.tokens]
-    return {
-        "input_messages": messages_of(transcript.prompt, encoding),
-        "output_messages": messages_of(output, encoding),
-    }
 
 
 def debug_of(encoding: Encoding, turn: Transcript, compaction: Transcript | None) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from gpt_oss_server.http.fields import (
     read_body,
     required,
 )
+from gpt_oss_server.http.generation_config import with_generation_config
 from gpt_oss_server.http.shared_fields import (
     FormFields,
     GenerationFields,
@@ -91,6 +92,7 @@ _NOT_SERVED: NotServed = {
     "return_token_ids": (FALSE, "Leave it out, or use Chat Completions."),
     "chat_template_kwargs": (EMPTY, "Use reasoning, instructions and tools."),
     "truncate_prompt_tokens": (only(-1), "Use truncation 'auto'."),
+    "enable_response_messages": (FALSE, 'Send metadata {"__debug": true}, or read the trace.'),
     "previous_input_messages": (EMPTY, "Use previous_response_id, or send all items as `input`."),
     "multi_agent": (FALSE, "Leave it out."),
     "background_options": (EMPTY, "Use background."),
@@ -134,9 +136,6 @@ class CreateResponse(TurnFields, FormFields, GenerationFields):
     stream_options: StreamOptions | None = optional("Accepted with `stream`; changes nothing.")
     max_output_tokens: Annotated[Integer, Field(ge=1)] | None = optional(
         "The most tokens of output, reasoning included."
-    )
-    enable_response_messages: Boolean | None = optional(
-        "The finished response has the Harmony messages that the model read and wrote."
     )
     safety_identifier: str | None = optional("Shown in the response; changes nothing.")
     prompt_cache_key: str | None = optional(
@@ -218,7 +217,7 @@ def parse_compaction(body: object) -> CreateResponse:
 
 
 def _parsed(body: object, kind: type[CreateResponse], example: str) -> CreateResponse:
-    request = read_body(body, kind, example)
+    request = read_body(with_generation_config(body, kind, "max_output_tokens"), kind, example)
     _check_whole(request)
     return request
 

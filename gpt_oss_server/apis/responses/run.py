@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpt_oss_server.apis.responses.compaction import Compaction
-from gpt_oss_server.apis.responses.output import debug_of, harmony_messages, new_stream
+from gpt_oss_server.apis.responses.output import debug_of, new_stream
 from gpt_oss_server.apis.responses.prepare import PreparedResponse
 from gpt_oss_server.apis.responses.resource import shown_usage
 from gpt_oss_server.apis.responses.storage import FinishedTurn, begin_trace, not_stored, packed_trace
@@ -248,9 +248,6 @@ class Run:
         self.ending = True
         traces = self._served.traces
         closing = self._stream.feed(self._turn.close())  # empty if the turn ended normally
-        if self.request.enable_response_messages:
-            self._turn.end()
-            self.response.update(harmony_messages(self._transcript, self._model.encoding))
         encoding, turns = self._model.encoding, (self._transcript, self._summarised)
         debug = debug_of(encoding, *turns) if self.request.debug else {}
         cut_short = self._transcript.cut_short

@@ -93,7 +93,7 @@ _BINARY: Schema = {"type": "string", "format": "binary"}
 _UPLOADS: dict[str, Schema] = {
     "post /v1/containers/{container}/files": {
         "multipart/form-data": {"schema": _shape(None, file=_BINARY)},
-        "application/json": {"schema": _shape(None, name=_STRING, content_base64=_STRING)},
+        "application/json": {"schema": _shape(None, file_id=_STRING)},
     },
     "post /v1/files": {"multipart/form-data": {"schema": _shape(None, file=_BINARY, purpose=_STRING)}},
     "post /v1/uploads/{upload}/parts": {"multipart/form-data": {"schema": _shape(None, data=_BINARY)}},

@@ -52,7 +52,6 @@ UPLOADS: dict[str, Row] = {
     "almost boundaries": lambda n: upload("\r\n--" + "a" * n, f"{FORM[:-1]}{'a' * 69}b"),
     "a type": lambda n: upload("", FORM + ";" * n),
     "quotes in a type": lambda n: upload("", "multipart/form-data" + filled(';boundary="', n)),
-    "base64": lambda n: upload('{"name": "a", "content_base64": "' + "=" * n + '"}', "application/json"),
 }
 
 
