@@ -88,9 +88,7 @@ _FORMS: dict[str, FormKind] = {
     "guided_grammar": "grammar",
     "json_schema": "json",
     "regex": "regex",
-    "regex_pattern": "regex",
     "grammar": "grammar",
-    "grammar_string": "grammar",
     "ebnf": "grammar",
 }
 _NESTED_FORMS: dict[str, FormKind] = {
@@ -133,9 +131,7 @@ class FormFields(Body):
     guided_grammar: str | None = optional("The answer follows this grammar.")
     json_schema: dict[str, Any] | str | None = optional("The answer is JSON of this schema.")
     regex: str | None = optional("The answer matches this regular expression.")
-    regex_pattern: str | None = optional("The answer matches this regular expression.")
     grammar: str | None = optional("The answer follows this grammar.")
-    grammar_string: str | None = optional("The answer follows this grammar.")
     ebnf: str | None = optional("The answer follows this grammar.")
 
     @property

@@ -97,14 +97,13 @@ def _head(
     hosted: HostedTools,
     work: Work,
 ) -> Head:
-    template = request.template
     return Head.of(
         work.model,
         thinking,
         tools,
         hosted,
-        date=template.date or template.current_date or work.date(),
-        identity=template.identity or template.model_identity,
+        date=request.template.date or work.date(),
+        identity=request.template.model_identity,
         instructions=with_verbosity(None, request.verbosity),
         formats=answer.declared,
     )

@@ -66,18 +66,15 @@ _EXAMPLE = '{"messages": [{"role": "user", "content": "Hello"}]}'
 
 
 class TemplateOptions(Body):
-    """The `chat_template_kwargs` that Harmony's system message can state, under all their names."""
+    """The `chat_template_kwargs` that Harmony's system message can state."""
 
     reasoning_effort: Effort | None = optional("The same as the request's `reasoning_effort`.")
-    identity: str | None = optional("Replaces the first line of the system message.")
-    model_identity: str | None = optional("The same as `identity`.")
+    model_identity: str | None = optional("Replaces the first line of the system message.")
     date: str | None = optional("Replaces the date in the system message.")
-    current_date: str | None = optional("The same as `date`.")
     builtin_tools: list[Literal["browser", "python"]] | None = optional(
         "Offers the browser or python of this server."
     )
     enable_thinking: Boolean | None = optional("With false, the effort is `none`.")
-    thinking: Boolean | None = optional("The same as `enable_thinking`.")
 
 
 class Thinking(Body):
@@ -141,8 +138,7 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
     @property
     def _switched_effort(self) -> Effort | None:
         """The effort of a request that switches reasoning off instead of choosing one."""
-        template = self.template
-        switches = (self.enable_thinking, template.enable_thinking, template.thinking)
+        switches = (self.enable_thinking, self.template.enable_thinking)
         is_off = False in switches or (self.thinking is not None and self.thinking.type == "disabled")
         return "none" if is_off else None
 
