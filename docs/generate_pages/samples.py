@@ -64,7 +64,7 @@ def samples() -> Samples:
     scored = Detail(
         speller=speller,
         reasoning_speller=speller,
-        summary="auto",
+        summary=True,
         seal=lambda message: "…",
     )
     for detail in (Detail(), scored, Detail(reasoning_events=REASONING_EVENTS["open-responses"])):

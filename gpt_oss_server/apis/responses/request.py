@@ -46,8 +46,7 @@ from gpt_oss_server.items.table import Kinds
 
 class ReasoningOptions(Reasoning):
     summary: Literal["auto", "concise", "detailed", "none"] | None = optional(
-        "A summary taken from the reasoning: every paragraph (`auto`, `detailed`) or its first "
-        "sentence (`concise`)."
+        "A summary taken from the reasoning: a part for each paragraph."
     )
     generate_summary: Literal["auto", "concise", "detailed", "none"] | None = optional(
         "The old name of `summary`."
