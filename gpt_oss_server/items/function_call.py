@@ -28,7 +28,6 @@ from gpt_oss_server.items.kind import (
     call_output,
     client_call,
     completed,
-    emptied,
     with_json_arguments,
 )
 
@@ -93,7 +92,6 @@ FUNCTION_CALL = ItemKind(
             FunctionCallBuilder.kind,
             _read_call,
             FunctionCallBuilder.prefix,
-            emptied(arguments="{}"),
             listed=lambda item: completed(with_json_arguments(item)),
         ),
         call_output("function_call_output", read_output, "fco"),

@@ -15,7 +15,7 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.items.builder import Item, ItemBuilder
 from gpt_oss_server.items.conversation import NOT_KEPT, Conversation, ReadItem
-from gpt_oss_server.items.kind import NO_CALL, ItemKind, ItemType, ReadTool, ToolType, completed, replaced_by
+from gpt_oss_server.items.kind import ItemKind, ItemType, ReadTool, ToolType, completed
 from gpt_oss_server.settings import Settings
 from tools.toolbox import Offer
 
@@ -143,9 +143,7 @@ def hosted_kind(tool: HostedTool) -> ItemKind:
     types = tuple(ToolType(name, _reader(tool), namespace=tool.namespace) for name in tool.types)
     if tool.item_type is None:
         return ItemKind(tools=types)
-    item = ItemType(
-        tool.item_type, _call_reader(tool), tool.id_prefix, listed=completed, outline=replaced_by(NO_CALL)
-    )
+    item = ItemType(tool.item_type, _call_reader(tool), tool.id_prefix, listed=completed)
     return ItemKind((item,), types)
 
 

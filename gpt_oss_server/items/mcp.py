@@ -20,13 +20,10 @@ from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, WholeItem
 from gpt_oss_server.items.conversation import NOT_KEPT, Approved, Conversation
 from gpt_oss_server.items.kind import (
-    NO_MESSAGE,
     ItemKind,
     ItemType,
     ToolType,
     completed,
-    emptied,
-    replaced_by,
     with_json_arguments,
 )
 from tools.extras import how_to_install
@@ -299,9 +296,8 @@ MCP = ItemKind(
             _read_call,
             _CALL_ID,
             lambda item: completed(with_json_arguments(item)),
-            emptied(arguments=None, output="", error=None),
         ),
-        ItemType(_LIST, _read_listing, _LIST_ID, outline=replaced_by(NO_MESSAGE)),
+        ItemType(_LIST, _read_listing, _LIST_ID),
         ItemType("mcp_approval_request", _read_request, _REQUEST_ID, with_json_arguments),
         ItemType("mcp_approval_response", _read_response, "mcpa"),
     ),

@@ -20,14 +20,10 @@ from gpt_oss_server.items.custom_call import custom_tool
 from gpt_oss_server.items.function_call import function_tool
 from gpt_oss_server.items.hosted import HostedTool
 from gpt_oss_server.items.kind import (
-    NO_CALL,
-    NO_MESSAGE,
     ItemKind,
     ItemType,
     ToolType,
     completed,
-    emptied,
-    replaced_by,
 )
 from gpt_oss_server.items.tool_search import declared_text
 
@@ -122,15 +118,14 @@ class ContainerTool(HostedTool):
 
 OTHERS = ItemKind(
     items=(
-        ItemType("agent_message", _agent_message, "amsg", outline=emptied(content="")),
+        ItemType("agent_message", _agent_message, "amsg"),
         ItemType("configuration_update", _configuration_update),
-        ItemType(str(NO_CALL["type"]), _generated_image, "ig", completed),
+        ItemType("image_generation_call", _generated_image, "ig", completed),
         ItemType(
             "additional_tools",
             _additional_tools,
             "at",
             lambda item: {"role": "developer", **item},
-            replaced_by(NO_MESSAGE),
             loads_tools=True,
             in_head=True,
         ),

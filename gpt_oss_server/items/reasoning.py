@@ -18,7 +18,7 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, TextItem
 from gpt_oss_server.items.conversation import Conversation
-from gpt_oss_server.items.kind import ItemKind, ItemType, replaced_by
+from gpt_oss_server.items.kind import ItemKind, ItemType
 from gpt_oss_server.stores.sealing import Sealer, packed_tokens, unpacked_tokens
 from inference.engine import TokenLogprob
 
@@ -186,7 +186,7 @@ def _read(item: Item, where: str, conversation: Conversation) -> None:
         conversation.add(conversation.renderer.reasoning(text))
 
 
-REASONING = ItemKind((ItemType("reasoning", _read, _PREFIX, outline=replaced_by({"type": "reasoning"})),))
+REASONING = ItemKind((ItemType("reasoning", _read, _PREFIX),))
 
 
 def reasoning(

@@ -14,7 +14,6 @@ from gpt_oss_server.content.dialect import FLAT, Dialect
 from gpt_oss_server.content.tools import RequestTools, Tool
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.items.apply_patch import APPLY_PATCH
-from gpt_oss_server.items.builder import Item
 from gpt_oss_server.items.code_interpreter import CodeInterpreter
 from gpt_oss_server.items.compaction import COMPACTION
 from gpt_oss_server.items.custom_call import CUSTOM_CALL
@@ -100,14 +99,6 @@ class Kinds:
     def id_prefix(self, kind: str) -> str:
         """The prefix of the ids of items of this `type`."""
         return self.items[kind].prefix if kind in self.items else "item"
-
-    def outline(self, item: Item) -> Item:
-        """What other items need to know of one that was read before, at a cost that its length does not set.
-
-        It means the same for calls, outputs, approvals and phases, and its segments say nothing. It is for
-        reading a long conversation of which one part is rendered.
-        """
-        return self.items[item["type"]].outline(item) if item["type"] in self.items else item
 
     def read_tools(self, tools: Sequence[Tool], *, offered: bool) -> RequestTools:
         read = RequestTools(offered=offered)

@@ -31,13 +31,10 @@ from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Event, Item, ItemBuilder, ShapedCall, WholeItem
 from gpt_oss_server.items.conversation import Conversation
 from gpt_oss_server.items.kind import (
-    NO_MESSAGE,
     ItemKind,
     ItemType,
     ToolType,
     completed,
-    emptied,
-    replaced_by,
 )
 from tools.tool import ToolOutput
 
@@ -282,10 +279,8 @@ def _listed(item: Item) -> Item:
 
 TOOL_SEARCH = ItemKind(
     items=(
-        ItemType("tool_search_call", _read_call, ToolSearchBuilder.prefix, _listed, emptied(arguments="{}")),
-        ItemType(
-            "tool_search_output", _read_output, _OUTPUT, _listed, replaced_by(NO_MESSAGE), loads_tools=True
-        ),
+        ItemType("tool_search_call", _read_call, ToolSearchBuilder.prefix, _listed),
+        ItemType("tool_search_output", _read_output, _OUTPUT, _listed, loads_tools=True),
     ),
     tools=(ToolType(SEARCH, _read_tool, _build),),
 )
