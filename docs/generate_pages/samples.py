@@ -60,7 +60,7 @@ class Samples:
 
 def samples() -> Samples:
     found = Samples()
-    speller = Speller(load_encoding(), as_ids=False)
+    speller = Speller(load_encoding())
     scored = Detail(
         speller=speller,
         reasoning_speller=speller,

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from gpt_oss_server.content.dialect import Dialect
 from gpt_oss_server.content.tools import RequestTools, Tool, check
 from gpt_oss_server.harmony.events import Channel
 from gpt_oss_server.harmony.history import Segment
@@ -148,7 +147,7 @@ def hosted_kind(tool: HostedTool) -> ItemKind:
 
 
 def _reader(hosted: HostedTool) -> ReadTool:
-    def read(tool: Tool, where: str, tools: RequestTools, _: Dialect) -> None:
+    def read(tool: Tool, where: str, tools: RequestTools) -> None:
         """A tool that this server runs, if its operator has enabled it."""
         for key, kind, expected in hosted.fields:
             check(tool, where, key, kind, expected)

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 from pydantic_core import to_json
 
-from gpt_oss_server.content.dialect import Dialect
 from gpt_oss_server.content.tools import ClientTool, RequestTools, Tool
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Item, ItemBuilder, ShapedCall
 from gpt_oss_server.items.conversation import ReadItem, read_action, read_json_output
 
-ReadTool = Callable[[Tool, str, RequestTools, Dialect], None]
+ReadTool = Callable[[Tool, str, RequestTools], None]
 """Adds a tool at this place of the body to the request's tools, or raises a 400."""
 BuildCall = Callable[[Ids, ClientTool], ItemBuilder]
 Change = Callable[[Item], Item]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gpt_oss_server.content.dialect import Dialect
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.content.tools import RequestTools, Tool
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable
@@ -152,7 +151,7 @@ class McpListBuilder(WholeItem):
         return {**self._item, "tools": []}, steps
 
 
-def _read_tool(tool: Tool, where: str, tools: RequestTools, _: Dialect) -> None:
+def _read_tool(tool: Tool, where: str, tools: RequestTools) -> None:
     """The tools of an MCP server, which this server calls."""
     try:
         from tools.mcp.endpoints import public_form

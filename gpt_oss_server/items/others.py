@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import get_args
 
-from gpt_oss_server.content.dialect import Dialect, Fields
+from gpt_oss_server.content.nested import Fields
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.content.tools import ClientTool, RequestTools, Tool, check, namespace_word
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
@@ -72,7 +72,7 @@ def _additional_tools(item: Item, where: str, conversation: Conversation) -> Non
     conversation.add(replace(segment, tools=tuple(item["tools"])))
 
 
-def _read_namespace(tool: Tool, where: str, tools: RequestTools, _: Dialect) -> None:
+def _read_namespace(tool: Tool, where: str, tools: RequestTools) -> None:
     """Functions and custom tools under a common name."""
     name, members = text_field(tool, "name", where), tool.get("tools")
     check(tool, where, "description", str, "a string")

@@ -6,7 +6,6 @@ Takes the declared tool, or a call and its output of a request, or JSON as the m
 
 from typing import ClassVar
 
-from gpt_oss_server.content.dialect import Dialect
 from gpt_oss_server.content.tools import RequestTools, Tool, check, described, object_schema, shaped_tool
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.items.builder import (
@@ -68,7 +67,7 @@ _ARGUMENTS = object_schema(
 )
 
 
-def _read_tool(tool: Tool, where: str, tools: RequestTools, _: Dialect) -> None:
+def _read_tool(tool: Tool, where: str, tools: RequestTools) -> None:
     """A tool that the client runs, whose shape the API fixes."""
     environment = tool.get("environment")
     if environment is not None:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpt_oss_server.content.dialect import FLAT, Dialect
 from gpt_oss_server.content.tools import RequestTools, Tool
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.items.apply_patch import APPLY_PATCH
@@ -106,9 +105,9 @@ class Kinds:
             self.read_tool(tool, f"tools[{index}]", read)
         return read
 
-    def read_tool(self, tool: Tool, where: str, read: RequestTools, dialect: Dialect = FLAT) -> None:
+    def read_tool(self, tool: Tool, where: str, read: RequestTools) -> None:
         """Adds a declared tool to `read`, or raises a 400."""
-        kind = dialect.kind(tool)
+        kind = tool.get("type")
         known = self.tools.get(kind) if isinstance(kind, str) else None
         if known is None:
             raise UnsupportedField(
@@ -122,7 +121,7 @@ class Kinds:
                 f"`{where}.allowed_callers`: programs call no tools here. Allow 'direct', or leave it out.",
                 param=f"{where}.allowed_callers",
             )
-        known.read(tool, where, read, dialect)
+        known.read(tool, where, read)
 
     def read_loaded(self, tools: Any, where: str) -> RequestTools:
         """The tools of an item. Skips unsupported kinds, as no client chooses what a search finds."""
@@ -132,5 +131,5 @@ class Kinds:
         for index, tool in enumerate(tools):
             kind = tool.get("type", "function")
             if isinstance(kind, str) and kind in self.tools:
-                self.tools[kind].read({**tool, "type": kind}, f"{where}[{index}]", read, FLAT)
+                self.tools[kind].read({**tool, "type": kind}, f"{where}[{index}]", read)
         return read

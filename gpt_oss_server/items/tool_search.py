@@ -15,7 +15,6 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from gpt_oss_server.content.dialect import Dialect
 from gpt_oss_server.content.tools import (
     ClientTool,
     RequestTools,
@@ -242,7 +241,7 @@ _ARGUMENTS = object_schema(
 )
 
 
-def _read_tool(tool: Tool, where: str, tools: RequestTools, _: Dialect) -> None:
+def _read_tool(tool: Tool, where: str, tools: RequestTools) -> None:
     """A search for tools with `defer_loading`; with `execution: client`, the client runs it."""
     check(tool, where, "description", str, "a string")
     check(tool, where, "parameters", dict, "a JSON schema object")

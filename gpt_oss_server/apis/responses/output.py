@@ -77,7 +77,7 @@ def _detail(
         return seal_reasoning(sealer, transcript().spoken(message, model.renderer).tokens)
 
     sealed = "reasoning.encrypted_content" in (request.include or ())
-    speller = Speller(model.encoding, as_ids=False)
+    speller = Speller(model.encoding)
     scored = request.scored if prepared.sampling.logprobs is not None else ()
     cite = prepared.hosted.cite
     return Detail(

@@ -84,8 +84,6 @@ _NOT_SERVED: NotServed = {
     "reasoning_effort": (NEVER, "Use reasoning={'effort': …}."),
     "functions": (EMPTY, "This is a Chat Completions field; use tools."),
     "logprobs": (FALSE, "Leave it out."),
-    "best_of": (only(1), "Leave it out."),
-    "use_beam_search": (FALSE, "Leave it out, or use Chat Completions."),
     "prompt_logprobs": (NEVER, "Leave it out, or use Chat Completions."),
     "return_token_ids": (FALSE, "Leave it out, or use Chat Completions."),
     "chat_template_kwargs": (EMPTY, "Use reasoning, instructions and tools."),
