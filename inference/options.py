@@ -123,8 +123,8 @@ class EngineOptions:
         "auto",
         Values("choice", *PRECISIONS),
         "`fp8` stores attention's weights and the head in 8 bits, for a GPU of Ada, Hopper or later: a third "
-        "less to read, slightly less exact (`bench --weights fp8 --compare bf16` measures it; not yet run "
-        "on a card). `auto` is bf16, on a CPU float32; experts stay in 4 bits.",
+        "less to read, slightly less exact (`python -m inference.bench --weights fp8 --compare bf16` "
+        "measures it; not yet run on a card). `auto` is bf16, on a CPU float32; experts stay in 4 bits.",
     )
     kv_dtype: str = option(
         "auto",

@@ -37,19 +37,32 @@ _MARGIN = 15.0  # seconds by which the time-out of an offer exceeds that of its 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A tool and its limits. `counted_as` keeps names that clients choose out of the metrics."""
+    """A tool and its limits. `counted_as` keeps names that clients choose out of the metrics.
+
+    `also`: further tools for the model that run in the same sessions.
+    """
 
     tool: Tool
     timeout: float = 120.0
     sessions: SessionLimits = field(default_factory=SessionLimits)
     counted_as: str | None = None
+    also: tuple[Declaration, ...] = ()
+
+    @property
+    def declarations(self) -> tuple[Declaration, ...]:
+        return (self.tool.declaration, *self.also)
 
 
 def offer_of(
-    tool: Tool, timeout: float, *, counted_as: str | None = None, sessions: SessionLimits | None = None
+    tool: Tool,
+    timeout: float,
+    *,
+    counted_as: str | None = None,
+    sessions: SessionLimits | None = None,
+    also: tuple[Declaration, ...] = (),
 ) -> Offer:
     """The offer of a tool with its own time-out: the toolbox waits longer, so the tool stops first."""
-    return Offer(tool, timeout + _MARGIN, sessions or SessionLimits(), counted_as)
+    return Offer(tool, timeout + _MARGIN, sessions or SessionLimits(), counted_as, also)
 
 
 @dataclass(slots=True)
@@ -96,7 +109,11 @@ class Toolbox:
         """All declarations, the parent's first; a tool here hides the parent's tool of the same name."""
         above = self._parent.declarations if self._parent is not None else ()
         kept = tuple(tool for tool in above if tool.namespace not in self._offers)
-        return kept + tuple(offer.tool.declaration for offer in self._offers.values())
+        return kept + tuple(map(self._declaration, self._offers))
+
+    def _declaration(self, namespace: str) -> Declaration:
+        declared = self._offers[namespace].declarations
+        return next(each for each in declared if each.namespace == namespace)
 
     @property
     def counters(self) -> Mapping[str, ToolCounters]:
@@ -104,7 +121,9 @@ class Toolbox:
 
     @property
     def sessions(self) -> Mapping[str, int]:
-        return {name: len(pool) for name, pool in self._pools.items()}
+        """Of each tool, whose further tools use the same."""
+        own = (offer.tool.declaration.namespace for offer in self._offers.values())
+        return {name: len(self._pools[name]) for name in own}
 
     async def run(
         self,
@@ -180,8 +199,9 @@ class Toolbox:
             await _end(name, offer, self._pools[name])
 
     def _add(self, namespace: str, offer: Offer) -> None:
-        self._offers[namespace] = offer
-        self._pools[namespace] = SessionPool(offer.tool, offer.sessions, self._clock)
+        pool = SessionPool(offer.tool, offer.sessions, self._clock)
+        for name in (namespace, *(further.namespace for further in offer.also)):
+            self._offers[name], self._pools[name] = offer, pool
 
     def _find(self, namespace: str) -> Toolbox | None:
         if namespace in self._offers:
@@ -205,7 +225,7 @@ class Toolbox:
         recipient = f"{namespace}.{call.function}" if call.function else namespace
         if self._closed:
             return _failed("The server is shutting down; no tool can be called any more."), "failed"
-        wrong = _wrong_function(offer.tool.declaration, call.function)
+        wrong = _wrong_function(self._declaration(namespace), call.function)
         if wrong is not None:
             return _failed(wrong), "failed"
         try:

@@ -41,7 +41,7 @@ _GROUPS = {
     "mcp": "MCP servers",
     "function": "Calls that the client runs",
     "custom": "Calls that the client runs",
-    "shell": "Calls that the client runs",
+    "shell": "Shells",
     "compaction": "Compaction",
 }
 

@@ -85,7 +85,7 @@ _ECHO_NAMES = {"echoes.echo": ("echoes", "echo")}
 
 
 def _turns() -> Iterator[tuple[HostedTools, dict[str, Any], list[dict[str, Any]], Turn]]:
-    declared = tuple(map(Declaration, ("browser", "python", "echoes")))
+    declared = tuple(map(Declaration, ("browser", "python", "shell", "echoes")))
     here = HostedTools(_KINDS, declarations=declared, servers=ServerTools(names=_ECHO_NAMES))
     asks = HostedTools(_KINDS, servers=ServerTools(approvals=_ECHO_NAMES))
     shown = {"include": frozenset(_INCLUDE)}
@@ -98,6 +98,8 @@ def _turns() -> Iterator[tuple[HostedTools, dict[str, Any], list[dict[str, Any]]
     logs = [{"type": "logs", "logs": "2\n"}]
     yield here, shown, [], _ran("python", "print(1 + 1)", ToolOutput("2\n", details={"outputs": logs}))
     yield here, {}, [], _ran("python", "print(1 + 1)", ToolOutput("2\n"))
+    printed = {"stdout": "a.txt\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
+    yield here, {}, [], _ran("shell", {"commands": ["ls"]}, ToolOutput("", details={"output": [printed]}))
     consented = {"approved": (("echoes.echo", "mcpr_1"),)}
     yield here, consented, [], _ran("echoes.echo", {"text": "hi"}, ToolOutput("hi"))
     yield here, shown, [], _ran("echoes.echo", {"text": "hi"}, ToolOutput("hi"))
@@ -182,8 +184,9 @@ def _drive(
             found.events += stream.feed([score])
         found.events += stream.feed([event])
     made, *further = stream.response["output"]
-    if "container_id" in made:
-        made["container_id"] = "cntr_1"  # its real name depends on a secret of the process
+    for place in (made, made.get("environment", {})):
+        if "container_id" in place:
+            place["container_id"] = "cntr_1"  # its real name depends on a secret of the process
     found.items.append((type(builders[0]), made))
     more = builders[0].further(next((e.output for e in turn if isinstance(e, ToolFinished)), ToolOutput("")))
     found.items += (

@@ -9,6 +9,7 @@ from gpt_oss_server.errors import ToolNotAllowed
 
 MCP = "mcp"
 """The name under which a key may use MCP servers: the operator's and those that requests name."""
+_WITH = {"shell": "python"}  # tools that run where another does, and are allowed with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,11 @@ class Access:
     digest: bytes = field(default=b"", repr=False)  # of the key; b"": none was needed
 
     def allows(self, tool: str) -> bool:
-        return (self.tools is None or tool in self.tools) and self._model_has(tool)
+        name = _WITH.get(tool, tool)
+        return (self.tools is None or name in self.tools) and self._model_has(name)
 
     def _model_has(self, tool: str) -> bool:
-        return self.of_model is None or tool in self.of_model[1]
+        return self.of_model is None or _WITH.get(tool, tool) in self.of_model[1]
 
     def within(self, model: str, tools: frozenset[str] | None) -> Access:
         """The access of a request of a model that has these tools; None: all."""

@@ -66,6 +66,9 @@ class GenerationFields(Body):
         "The model does not end its output: it ends at the limit of tokens."
     )
     stop_token_ids: StopIds | None = optional("Further token ids at which the output ends.")
+    generation_config: str | dict[str, Any] | None = optional(
+        "The generation settings of transformers, as an object or a JSON text. Fields of the request win."
+    )
     cache_salt: Salt | None = optional("Only requests with the same salt share the prefix cache.")
     priority: Priority | None = optional(
         "Requests with a lower number start first, if the server has `--allow-priority`."

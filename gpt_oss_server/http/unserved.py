@@ -84,7 +84,7 @@ SAMPLERS_NOT_SERVED: NotServed = {
     "return_hidden_states": (FALSE, "Leave it out."),
     **dict.fromkeys(("lora_request", "lora_path"), (NEVER, _NO_LORA)),
     "lora": (EMPTY, _NO_LORA),
-    **dict.fromkeys(("options", "generation_config"), (EMPTY, "Send its values as fields of the request.")),
+    "options": (EMPTY, "Send its values as fields of the request."),
     "extra_body": (EMPTY, "The client should merge it into the request."),
 }
 """Fields, most of them of sampling, that no API of this server has. The API's own tables add to them."""

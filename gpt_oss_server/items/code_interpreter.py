@@ -64,7 +64,7 @@ class CodeInterpreter(HostedTool):
             return None
 
         async def make() -> Offer | None:
-            from tools.python import PythonTool, choose_sandbox
+            from tools.python import PythonTool, choose_sandbox, shell
 
             sandbox = self._sandbox or await choose_sandbox(settings.python, image=settings.python_image)
             if sandbox is None:
@@ -80,7 +80,7 @@ class CodeInterpreter(HostedTool):
                 per_owner=settings.python_max_sessions_per_client,
                 spared=_SPARED,
             )
-            return offer_of(tool, timeout, sessions=sessions)
+            return offer_of(tool, timeout, sessions=sessions, also=(shell.DECLARATION,))
 
         return make
 
@@ -175,10 +175,15 @@ def _container(value: Any, where: str) -> str | None:
         return value
     if not isinstance(value, Mapping) or value.get("type") != "auto":
         raise InvalidRequest(f'`{where}` must be {{"type": "auto"}}, or the id of a container.', param=where)
+    check_new_container(value, where)
+    return None
+
+
+def check_new_container(value: Mapping[str, Any], where: str) -> None:
+    """Refuses what a container that a tool brings with it cannot have here."""
     for name, (served, advice) in CONTAINER_NOT_SERVED.items():
         if value.get(name) is not None and not served(value[name]):
             place = f"{where}.{name}"
             raise UnsupportedField(
                 f"This server does not serve `{place}` with this value. {advice}", param=place
             )
-    return None

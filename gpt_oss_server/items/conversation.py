@@ -87,8 +87,7 @@ class Conversation:
         if content is None:
             return None
         header, _, packed = content.partition(b"\n")
-        tokens = unpacked_tokens(packed)
-        return None if tokens is None else Segment("assistant", tokens, *json.loads(header))
+        return Segment("assistant", unpacked_tokens(packed), *json.loads(header))
 
     def result(self, where: str, item: Item, text: str) -> None:
         call_id = answered_call(item)

@@ -129,21 +129,20 @@ class HostedTool:
         """The (url, title) of a citation of an earlier turn, by what it carried."""
         return None
 
+    def kind(self) -> ItemKind:
+        """Its row of the table."""
+        types = tuple(ToolType(name, _reader(self), namespace=self.namespace) for name in self.types)
+        if self.item_type is None:
+            return ItemKind(tools=types)
+        item = ItemType(self.item_type, _call_reader(self), self.id_prefix, listed=completed)
+        return ItemKind((item,), types)
+
     def item(self, call: HostedCall) -> ItemBuilder:
         raise NotImplementedError
 
     def past_call(self, item: Item) -> PastCall:
         """The call in an item of an earlier response."""
         raise NotImplementedError
-
-
-def hosted_kind(tool: HostedTool) -> ItemKind:
-    """The row of a hosted tool."""
-    types = tuple(ToolType(name, _reader(tool), namespace=tool.namespace) for name in tool.types)
-    if tool.item_type is None:
-        return ItemKind(tools=types)
-    item = ItemType(tool.item_type, _call_reader(tool), tool.id_prefix, listed=completed)
-    return ItemKind((item,), types)
 
 
 def _reader(hosted: HostedTool) -> ReadTool:

@@ -168,8 +168,7 @@ def seal_reasoning(sealer: Sealer, tokens: Sequence[int]) -> str:
 def unsealed_reasoning(sealer: Sealer, sealed: str) -> Segment | None:
     """The message as it was sampled; None if this server did not seal the content."""
     content = sealer.open(_PURPOSE, sealed)
-    tokens = None if content is None else unpacked_tokens(content)
-    return None if tokens is None else Segment("assistant", tokens, "analysis")
+    return None if content is None else Segment("assistant", unpacked_tokens(content), "analysis")
 
 
 def _read(item: Item, where: str, conversation: Conversation) -> None:

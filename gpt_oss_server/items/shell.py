@@ -1,29 +1,70 @@
-"""The shell: several commands at a time, which the client runs, and the skills that it may read.
+"""The shell: several commands at a time, which the client runs, or this server in a container of Python.
 
 Takes the declared tool, or a call and its output of a request, or JSON as the model writes it. Returns a
-`ClientTool`, segments, or the item and its events.
+`ClientTool` or the hosted tool, segments, or the items and their events. It must not know how commands run;
+`tools.python` does.
 """
 
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from pydantic_core import to_json
 
 from gpt_oss_server.content.tools import RequestTools, Tool, check, described, object_schema, shaped_tool
-from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.items.builder import (
     Event,
     EventTexts,
     Item,
+    ItemBuilder,
     ShapedCall,
+    WholeItem,
+    json_object,
     strings,
     typed,
 )
-from gpt_oss_server.items.kind import completed, shaped_kind
+from gpt_oss_server.items.code_interpreter import check_new_container, container_id
+from gpt_oss_server.items.conversation import Conversation
+from gpt_oss_server.items.hosted import HostedCall, HostedTool
+from gpt_oss_server.items.kind import ItemKind, ToolType, completed, shaped_kind
+from tools.tool import ToolOutput
 
+_RECIPIENT = "shell.exec"  # of calls that run here
+_AUTO, _REFERENCE = "container_auto", "container_reference"
 _LIMITS: Item = {"timeout_ms": None, "max_output_length": None}
+
+
+def _call(id_: str, call_id: str | None, arguments: Item, status: str, environment: Item) -> Item:
+    return {
+        "id": id_,
+        "type": "shell_call",
+        "status": status,
+        "call_id": call_id,
+        "action": {
+            "commands": strings(arguments.get("commands")),
+            **_LIMITS,
+            **typed(arguments, timeout_ms=int, max_output_length=int),
+        },
+        "environment": environment,
+    }
+
+
+def _command_events(item: Item) -> list[Event]:
+    events: list[Event] = []
+    for index, command in enumerate(item["action"]["commands"]):
+        event = {"type": "response.shell_call_command", "command_index": index}
+        events.append({**event, "type": f"{event['type']}.added", "command": ""})
+        events += [{**event, "type": f"{event['type']}.delta", "delta": command}] if command else []
+        events.append({**event, "type": f"{event['type']}.done", "command": command})
+    return events
 
 
 class ShellBuilder(ShapedCall):
     prefix = "sh"
-    about = "A call of `shell`, which the client runs and answers with a `shell_call_output`."
+    about = (
+        "A call of `shell`: the client runs and answers it with a `shell_call_output`, or its output follows."
+    )
     about_events: ClassVar[EventTexts] = {
         "response.shell_call_command.added": "A command of a shell call follows.",
         "response.shell_call_command.delta": "The command.",
@@ -31,30 +72,84 @@ class ShellBuilder(ShapedCall):
     }
 
     def item(self, arguments: Item, status: str) -> Item:
-        return {
-            "id": self.id,
-            "type": "shell_call",
-            "status": status,
-            "call_id": self._call_id,
-            "action": {
-                "commands": strings(arguments.get("commands")),
-                **_LIMITS,
-                **typed(arguments, timeout_ms=int, max_output_length=int),
-            },
-            "environment": {"type": "local"},
-        }
+        return _call(self.id, self._call_id, arguments, status, {"type": "local"})
 
     def fits(self, arguments: Item) -> bool:
         return bool(strings(arguments.get("commands")))
 
     def events(self, item: Item) -> list[Event]:
+        return _command_events(item)
+
+
+class HostedShellBuilder(ItemBuilder):
+    """A call that runs here, and its output, an item of its own."""
+
+    about = ShellBuilder.about
+    about_events = ShellBuilder.about_events
+    runs_here = True
+
+    def __init__(self, call: HostedCall) -> None:
+        super().__init__(call.id)
+        suffix = call.id.partition("_")[2]
+        self._call_id, self._output_id = f"call_{suffix}", f"sho_{suffix}"
+        self._environment = {"type": _REFERENCE, "container_id": container_id(call.conversation)}
+        self._arguments: Item = {}
+
+    def _item(self, status: str) -> Item:
+        return _call(self.id, self._call_id, self._arguments, status, self._environment)
+
+    def open(self) -> tuple[Item, list[Event]]:
+        return self._item("in_progress"), []
+
+    def called(self, arguments: str) -> list[Event]:
+        self._arguments = json_object(arguments)
+        return _command_events(self._item("in_progress"))
+
+    def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
+        return [], self._item("completed")
+
+    def further(self, output: ToolOutput) -> Sequence[ItemBuilder]:
+        item = {
+            "id": self._output_id,
+            "type": "shell_call_output",
+            "status": "completed",
+            "call_id": self._call_id,
+            "output": list(output.details.get("output", ())) or [_refused(output.text)],
+            "max_output_length": None,
+            **typed(self._arguments, max_output_length=int),
+        }
+        return [ShellOutput(item)]
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        self._arguments = self._arguments or json_object(text)
+        return [], self._item("incomplete")
+
+
+def _refused(why: str) -> Item:
+    """The output of commands that did not run."""
+    return {"stdout": "", "stderr": why, "outcome": {"type": "exit", "exit_code": 126}}
+
+
+class ShellOutput(WholeItem):
+    """What the commands of a call wrote."""
+
+    about = "What the commands of a `shell_call` wrote that ran on this server."
+    about_events: ClassVar[EventTexts] = {
+        "response.shell_call_output_content.delta": "What a command wrote.",
+        "response.shell_call_output_content.done": "The command has ended.",
+    }
+
+    def open(self) -> tuple[Item, list[Event]]:
+        return {**self._item, "status": "in_progress", "output": []}, []
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         events: list[Event] = []
-        for index, command in enumerate(item["action"]["commands"]):
-            event = {"type": "response.shell_call_command", "command_index": index}
-            events.append({**event, "type": f"{event['type']}.added", "command": ""})
-            events += [{**event, "type": f"{event['type']}.delta", "delta": command}] if command else []
-            events.append({**event, "type": f"{event['type']}.done", "command": command})
-        return events
+        for index, output in enumerate(self._item["output"]):
+            event = {"type": "response.shell_call_output_content", "command_index": index}
+            delta = {name: output[name] for name in ("stdout", "stderr") if output[name]}
+            events += [{**event, "type": f"{event['type']}.delta", "delta": delta}] if delta else []
+            events.append({**event, "type": f"{event['type']}.done", "output": [output]})
+        return events, self._item
 
 
 _LINES = {"type": "array", "items": {"type": "string"}, "minItems": 1}
@@ -67,19 +162,72 @@ _ARGUMENTS = object_schema(
 )
 
 
-def _read_tool(tool: Tool, where: str, tools: RequestTools) -> None:
-    """A tool that the client runs, whose shape the API fixes."""
-    environment = tool.get("environment")
-    if environment is not None:
-        check(tool, where, "environment", dict, "an object")
-        if environment.get("type") != "local":
-            raise UnsupportedField(
-                f"`{where}.environment`: this server runs no shell; the client does. "
-                "Use {'type': 'local'}, or the code_interpreter tool.",
-                param=f"{where}.environment",
+class Shell(HostedTool):
+    namespace = "shell"
+    types = ("shell",)
+    off = (
+        "A shell runs in the containers of python, which is off. Start with --python auto, or run the "
+        'commands on your side: {"environment": {"type": "local"}}.'
+    )
+    item_type = "shell_call"
+    id_prefix = "sh"
+
+    def kind(self) -> ItemKind:
+        """Of both: where a request names no container, the client runs the calls."""
+        hosted = super().kind().tools[0]
+
+        def read_tool(tool: Tool, where: str, tools: RequestTools) -> None:
+            """A shell that the client runs, or this server in a container."""
+            check(tool, where, "environment", dict, "an object")
+            environment = tool.get("environment") or {"type": "local"}
+            if environment.get("type") in (_AUTO, _REFERENCE):
+                return hosted.read(tool, where, tools)
+            if environment.get("type") != "local":
+                at = f"{where}.environment.type"
+                raise InvalidRequest(f"`{at}` must be 'local', '{_AUTO}' or '{_REFERENCE}'.", param=at)
+            skills = _skills(environment, f"{where}.environment.skills")
+            return tools.declare(shaped_tool(tool, where, _DESCRIPTION + skills, _ARGUMENTS))
+
+        client = shaped_kind(
+            "shell",
+            "action",
+            ShellBuilder,
+            "sho",
+            read_tool,
+            listed=_listed_call,
+            listed_output=lambda item: completed({"max_output_length": None, **item}),
+        )
+        call, output = client.items
+        read_local = call.read
+
+        def read_call(item: Item, where: str, conversation: Conversation) -> None:
+            """A call that the model made of this tool, whose action is what the model wrote."""
+            environment = item.get("environment")
+            is_hosted = isinstance(environment, dict) and environment.get("type") == _REFERENCE
+            if not is_hosted or not isinstance(item.get("action"), dict):
+                return read_local(item, where, conversation)
+            written = to_json({key: value for key, value in item["action"].items() if value is not None})
+            return conversation.call(where, item, _RECIPIENT, written.decode(), "json")
+
+        types = (ToolType("shell", read_tool, ShellBuilder, namespace=self.namespace),)
+        return ItemKind((replace(call, read=read_call), output), types)
+
+    def options(self, tool: Tool, where: str) -> Mapping[str, Any]:
+        environment, at = tool["environment"], f"{where}.environment"
+        if environment["type"] == _AUTO:
+            check_new_container(environment, at)
+            return {}
+        if not isinstance(environment.get("container_id"), str):
+            raise InvalidRequest(
+                f"`{at}.container_id` must be the id of a container.", param=f"{at}.container_id"
             )
-    skills = _skills(environment or {}, f"{where}.environment.skills")
-    tools.declare(shaped_tool(tool, where, _DESCRIPTION + skills, _ARGUMENTS))
+        return {"container": environment["container_id"]}
+
+    def container(self, options: Mapping[str, Any]) -> str | None:
+        return options.get("container")
+
+    def item(self, call: HostedCall) -> ItemBuilder:
+        return HostedShellBuilder(call)
 
 
 _SKILLS = "Skills (read the SKILL.md in a skill's folder before you use it):"
@@ -107,14 +255,3 @@ def _skills(environment: Tool, where: str) -> str:
 def _listed_call(item: Item) -> Item:
     item = completed({"environment": None, **item})
     return {**item, "action": {**_LIMITS, **item["action"]}}
-
-
-SHELL = shaped_kind(
-    "shell",
-    "action",
-    ShellBuilder,
-    "sho",
-    _read_tool,
-    listed=_listed_call,
-    listed_output=lambda item: completed({"max_output_length": None, **item}),
-)

@@ -18,14 +18,14 @@ from gpt_oss_server.items.compaction import COMPACTION
 from gpt_oss_server.items.custom_call import CUSTOM_CALL
 from gpt_oss_server.items.file_search import FILE_SEARCH_CALL
 from gpt_oss_server.items.function_call import FUNCTION_CALL
-from gpt_oss_server.items.hosted import HostedTool, hosted_kind
+from gpt_oss_server.items.hosted import HostedTool
 from gpt_oss_server.items.kind import ItemKind, ItemType, ToolType
 from gpt_oss_server.items.local_shell import LOCAL_SHELL
 from gpt_oss_server.items.mcp import MCP
 from gpt_oss_server.items.message import MESSAGE
 from gpt_oss_server.items.others import OTHERS, ContainerTool
 from gpt_oss_server.items.reasoning import REASONING
-from gpt_oss_server.items.shell import SHELL
+from gpt_oss_server.items.shell import Shell
 from gpt_oss_server.items.tool_search import TOOL_SEARCH
 from gpt_oss_server.items.web_search import WebSearch
 
@@ -37,7 +37,7 @@ BUILT_IN: tuple[ItemKind | HostedTool, ...] = (
     OTHERS,
     TOOL_SEARCH,
     LOCAL_SHELL,
-    SHELL,
+    Shell(),
     APPLY_PATCH,
     MCP,
     WebSearch(),
@@ -70,7 +70,7 @@ class Kinds:
         return replace(self._with(tool), origins={**self.origins, tool.namespace: origin})
 
     def _with(self, row: ItemKind | HostedTool) -> Kinds:
-        kind = hosted_kind(row) if isinstance(row, HostedTool) else row
+        kind = row.kind() if isinstance(row, HostedTool) else row
         return replace(
             self,
             items={**self.items, **{item.name: item for item in kind.items}},

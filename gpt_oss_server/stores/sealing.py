@@ -16,7 +16,7 @@ import secrets
 import sys
 import tempfile
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,15 +77,13 @@ class Sealer:
         return AESGCM(hmac.digest(self._key, salt + purpose.encode(), "sha256"))
 
 
-def packed_tokens(tokens: Sequence[int]) -> bytes:
+def packed_tokens(tokens: Iterable[int]) -> bytes:
     """Four bytes for each, little-endian."""
     return _in_order(array("I", tokens)).tobytes()
 
 
-def unpacked_tokens(packed: bytes) -> tuple[int, ...] | None:
+def unpacked_tokens(packed: bytes) -> tuple[int, ...]:
     tokens = array("I")
-    if len(packed) % tokens.itemsize:
-        return None
     tokens.frombytes(packed)
     return tuple(_in_order(tokens))
 

@@ -107,6 +107,7 @@ def _recipients(
         if tool.namespace in tools.optional and tool.namespace not in hosted.namespaces:
             return frozenset()  # declared but unavailable: the prompt leaves it out too
         recipients = {r for r in hosted.recipients if r.partition(".")[0] == tool.namespace}
+        recipients |= clients.get(_key(named), set())  # the client may run it instead
     else:
         recipients = clients.get(_key(named), set())
     if not recipients:

@@ -193,8 +193,9 @@ class ToolsetMaker:
                 )
             else:
                 await toolset.toolbox.take([offer])
-                toolset.local.add(name)
-                toolset.refusals.pop(name, None)
+                for declared in offer.declarations:
+                    toolset.local.add(declared.namespace)
+                    toolset.refusals.pop(declared.namespace, None)
 
     async def _add_hosted(self, tool: HostedTool, make: Maker, toolset: Toolset) -> None:
         name = tool.namespace

@@ -10,7 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from gpt_oss_server.harmony.recipients import Recipients
-from gpt_oss_server.stores.sql.codec import decode_tokens, encode_tokens, pack, unpack
+from gpt_oss_server.stores.sealing import packed_tokens, unpacked_tokens
+from gpt_oss_server.stores.sql.codec import pack, unpack
 from gpt_oss_server.traces.prompts import TracedPrompt
 from gpt_oss_server.traces.records import TokenRecord, TraceRecord
 from gpt_oss_server.turns.transcript import ToolRun
@@ -37,12 +38,12 @@ def packed(record: TraceRecord, origin: Mapping[str, Any]) -> bytes:
         "history": (prompt.first, prompt.end, prompt.reasoning_from),
     }
     tokens = (kept.tokens, prompt.before, prompt.after)
-    return zlib.compress(pack((json.dumps(head).encode("ascii"), *map(encode_tokens, tokens))), _FASTEST)
+    return zlib.compress(pack((json.dumps(head).encode("ascii"), *map(packed_tokens, tokens))), _FASTEST)
 
 
 def unpacked(body: bytes, response: Mapping[str, Any]) -> TraceRecord:
     encoded, *parts = unpack(zlib.decompress(body))
-    head, arrays = json.loads(encoded), [decode_tokens(part) for part in parts]
+    head, arrays = json.loads(encoded), [unpacked_tokens(part) for part in parts]
     if "history" in head:
         tokens, before, after = arrays
         prompt = TracedPrompt(before, after, *head["history"])

@@ -10,7 +10,6 @@ from inference.engine import Engine, ModelNotFound
 from inference.local.engine import chosen_device, describe, start_engine
 from inference.options import EngineOptions
 from inference.shapes import SHAPES
-from inference.torch_start import register_now
 
 ABOUT = "Random weights, for measuring only, its text means nothing: "
 
@@ -22,7 +21,6 @@ def load(model: str, options: EngineOptions, progress: bool | None) -> Engine:
         known = ", ".join(f"random:{name}" for name in SHAPES)
         raise ModelNotFound(f"There is no shape {shape!r} for random weights. Known: {known}.")
     device = chosen_device(options)
-    register_now()  # torch.Generator needs it
     from inference.config import VOCABULARY
     from inference.models.random_weights import random_model
 

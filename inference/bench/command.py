@@ -1,7 +1,7 @@
 """Measures the speed of the local engine's steps.
 
-Takes arguments and writes a table to stdout and, with --json, the figures to a file. `python -m
-inference.bench` and the server's command line share it; importing it loads no torch.
+Takes arguments and writes a table to stdout and, with --json, the figures to a file. Importing it loads no
+torch.
 """
 
 from __future__ import annotations
@@ -70,24 +70,15 @@ class Report:
         return "\n".join(lines).rstrip() + "\n"
 
 
-def add_step_arguments(parser: argparse._ActionsContainer) -> None:
-    """The flags that choose the measured steps."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m inference.bench", description=__doc__)
     parser.add_argument("--shape", choices=SHAPES, metavar="NAME", help=f"with --random: {', '.join(SHAPES)}")
     parser.add_argument("--random", action="store_true", help="random weights, created on the device")
     parser.add_argument("--batch", metavar="N[,…]", help="batch sizes of decode (1,8,32,64; CPU: 1,8)")
     parser.add_argument("--contexts", metavar="N[,…]", help="contexts of decode (1024,8192; CPU: 64)")
     parser.add_argument("--prefill", metavar="N[,…]", help="prompts of prefill (512,2048,8192; CPU: 128)")
-    parser.add_argument(
-        "--compare",
-        choices=["bf16"],
-        help="with --weights fp8 or --kv-dtype fp8, measure how far the model is from itself without, on "
-        "10,000 sampled tokens",
-    )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m inference.bench", description=__doc__)
-    add_step_arguments(parser)
+    compare = "with --weights fp8 or --kv-dtype fp8, how far the model is from itself, on 10,000 tokens"
+    parser.add_argument("--compare", choices=["bf16"], help=compare)
     parser.add_argument("--model", help="a folder with a checkpoint, a Hugging Face repo, or tiny")
     parser.add_argument("--device", help="such as cuda:0 or cpu (default: a GPU if available)")
     parser.add_argument("--weights", choices=PRECISIONS, default="auto", help="attention and head in FP8")

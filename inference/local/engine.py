@@ -34,7 +34,7 @@ from inference.local.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.local.scheduling.step import Runner
 from inference.options import EngineOptions, Precision
 from inference.outbox import Outbox, steps_through
-from inference.torch_start import let_idle_threads_sleep, register_now
+from inference.torch_start import let_idle_threads_sleep
 
 if TYPE_CHECKING:
     import torch
@@ -231,8 +231,6 @@ def chosen_device(options: EngineOptions) -> torch.device:
             f"The device {name!r} was requested, but torch finds no usable GPU. Omit it to run on the CPU, "
             "or install a torch build for the machine's CUDA."
         )
-    if device.type != "cpu":  # its libraries may trace
-        register_now()
     check_precision(options.precision, device)
     return device
 
@@ -243,8 +241,8 @@ def check_precision(precision: Precision, device: torch.device) -> None:
     if precision.flags and not runs_fp8(device):
         raise CheckpointError(
             f"{precision.flags} needs an NVIDIA GPU with FP8 (Ada, Hopper or later) and Triton; the model "
-            f"would run on {device.type!r}, without gain. Omit it. `bench --compare bf16` measures its error "
-            "on any device."
+            f"would run on {device.type!r}, without gain. Omit it. On any device, "
+            f"`python -m inference.bench --compare bf16` with it measures its error."
         )
 
 

@@ -5,7 +5,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -128,18 +128,6 @@ def test_millions_of_choices(crowded: Attacked) -> None:
         time.sleep(0.2)
 
 
-def test_one_client_does_not_starve_another(crowded: Attacked) -> None:
-    with ThreadPoolExecutor(1) as attacker:
-        with under_probe(crowded, "another's request during n=128 × 200 tokens") as probe:
-            attacker.submit(complete, crowded, wait=25, prompt="Once", n=128, max_tokens=200)
-            time.sleep(2)
-            start = time.monotonic()
-            assert complete(crowded, prompt="Hello", max_tokens=4) == 200
-            assert time.monotonic() - start < 20, "it waits for the attacker's choices"
-        assert probe.waits
-        assert complete(crowded, prompt="a", priority=-1000) == 400
-
-
 POST = b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\n"
 SECONDS = 3
 
@@ -166,26 +154,6 @@ def test_sixty_megabytes_of_headers(impatient: Attacked) -> None:
         connection.sendall(POST)
         for _ in range(60):
             connection.sendall(b"X-A: b\r\n" * 2**17)
-
-
-def test_six_hundred_half_sent_requests(impatient: Attacked) -> None:
-    with under_probe(impatient, "600 half-sent requests"), ExitStack() as stack:
-        halves = []
-        for number in range(600):
-            half = stack.enter_context(impatient.connect())
-            sent = POST if number % 2 else POST + b"Content-Length: 100\r\n\r\n{"
-            with suppress(OSError):
-                half.sendall(sent)
-            halves.append(half)
-        body = {"input": "Hi", "max_output_tokens": 4}
-        answer = httpx.post(f"{impatient.url}/v1/responses", json=body, timeout=60)
-        assert answer.status_code == 200
-        time.sleep(SECONDS + 4)
-        for half in halves:
-            half.settimeout(20)
-            with suppress(ConnectionResetError):
-                while half.recv(4_096):  # its end, or the test runs into the time-out
-                    pass
 
 
 def test_clients_that_reset_their_connections(impatient: Attacked) -> None:

@@ -5,7 +5,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from tests.doubles.commands import final, script
 from tests.doubles.postgres import Postgres, running_postgres
 from tests.doubles.server_process import ServerProcess
 from tests.doubles.serving import scripted, serving
+from tests.doubles.stored import known
 
 ANSWER = "<|channel|>final<|message|>Hello!<|return|>"
 ENDED = ("completed", "failed", "expired", "cancelled")
@@ -53,6 +54,15 @@ class Recording:
         return self._engine.generate(prompt, sampling)
 
 
+@contextmanager
+def served(engine: Any, settings: Settings) -> Iterator[openai.OpenAI]:
+    with (
+        serving(engine, settings) as url,
+        openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,
+    ):
+        yield client
+
+
 @pytest.fixture(scope="module", params=["memory", "sqlite", "postgres"])
 def client(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -63,8 +73,7 @@ def client(
             place = f"sqlite:{tmp_path_factory.mktemp('batches')}/store"
         elif place == "postgres":
             place = stack.enter_context(running_postgres()).new_database()
-        url = stack.enter_context(serving(scripted(ANSWER), Settings(store=place)))
-        yield openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+        yield stack.enter_context(served(scripted(ANSWER), Settings(store=place)))
 
 
 def line(name: str, endpoint: str = "/v1/responses", **fields: Any) -> dict[str, Any]:
@@ -178,8 +187,7 @@ def test_bad_requests_say_what_to_do(client: openai.OpenAI) -> None:
 
 
 def test_a_cancelled_batch_keeps_the_answers_that_it_has() -> None:
-    with serving(scripted(ANSWER, tokens_per_second=6), Settings(batch_concurrent=2)) as url:
-        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+    with served(scripted(ANSWER, tokens_per_second=6), Settings(batch_concurrent=2)) as client:
         batch = begun(client, *(line(f"r{number}") for number in range(30)))
         wait_for_answers(client, batch)
         assert client.batches.cancel(batch.id).status == "cancelling"
@@ -215,13 +223,11 @@ def test_a_batch_has_the_rights_of_its_key_and_its_requests_start_last(tmp_path:
 def test_the_next_server_goes_on_with_the_requests_that_have_no_answer(tmp_path: Path) -> None:
     settings = Settings(store=f"sqlite:{tmp_path}/store", batch_concurrent=2)
     names = [f"r{number}" for number in range(20)]
-    with serving(scripted(ANSWER, tokens_per_second=60), settings) as url:
-        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+    with served(scripted(ANSWER, tokens_per_second=60), settings) as client:
         batch = begun(client, *map(line, names))
         wait_for_answers(client, batch)
     engine = Recording(scripted(ANSWER))
-    with serving(engine, settings) as url:
-        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+    with served(engine, settings) as client:
         batch = ended(client, batch)
         assert list(answers(client, batch.output_file_id)) == names
         assert 0 < len(engine.samplings) < len(names)
@@ -308,8 +314,7 @@ def test_a_bad_batch_of_messages_is_refused_at_once(client: openai.OpenAI, reque
 
 
 def test_a_cancelled_batch_of_messages_keeps_its_results() -> None:
-    with serving(scripted(ANSWER, tokens_per_second=6), Settings(batch_concurrent=2)) as url:
-        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+    with served(scripted(ANSWER, tokens_per_second=6), Settings(batch_concurrent=2)) as client:
         batches = anthropics(client).messages.batches
         made = batches.create(requests=[message(f"m{at}") for at in range(30)])
         wait_for_answers(client, client.batches.retrieve(made.id.removeprefix("msg")))
@@ -333,10 +338,7 @@ def test_a_cancelled_batch_of_messages_keeps_its_results() -> None:
 async def test_whoever_has_lost_a_batch_changes_nothing() -> None:
     store = Batches(MemoryDatabase(Bounds()))
     await store.add({"id": "batch_1", "status": "in_progress", "request_counts": {"total": 2}}, {})
-    first = await store.claim(lease=0)
-    second = await store.claim(lease=60)
-    assert first is not None
-    assert second is not None
+    first, second = known(await store.claim(lease=0)), known(await store.claim(lease=60))
     assert await store.claim(lease=60) is None
     await store.answer(second, 1, True, b"{}")
     await store.answer(second, 1, False, b"[]")  # a line has one answer
@@ -347,13 +349,10 @@ async def test_whoever_has_lost_a_batch_changes_nothing() -> None:
     ):
         with pytest.raises(LeaseLost):
             await late
-    batch = await store.get("batch_1")
-    assert batch is not None
+    batch = known(await store.get("batch_1"))
     assert batch["request_counts"] == {"total": 2, "completed": 1, "failed": 0}
     await store.give_back(second)
-    third = await store.claim(lease=60)
-    assert third is not None
-    assert third.answered == {1}
+    assert known(await store.claim(lease=60)).answered == {1}
 
 
 @pytest.mark.faults

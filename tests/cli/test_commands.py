@@ -18,7 +18,6 @@ import pytest
 from gpt_oss_server.cli.main import main
 from gpt_oss_server.cli.parser import COMMANDS
 from gpt_oss_server.cli.server.greeting import greeting
-from gpt_oss_server.cli.terminal.trace_view import trace_lines
 from gpt_oss_server.settings import OPTIONS, Settings
 from inference.engine import EngineInfo
 from tests.doubles.commands import run, script
@@ -28,7 +27,7 @@ from tests.doubles.tools.web_servers import Answer, serve
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_examples(command: str) -> None:
-    done = run(command, "--help", fresh=True)
+    done = run(command, "--help", fresh=command == "serve")
     assert done.returncode == 0
     examples = f"examples:\n  gpt-oss-server {command}", f"| gpt-oss-server {command}"
     assert any(example in done.stdout for example in examples)
@@ -156,41 +155,23 @@ def test_what_is_no_terminal_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -
     assert "\n  Model    tiny, a demo model that knows next to nothing: 7 layers on cpu\n" in shown
 
 
-NEXT = "<|end|><|start|>assistant"
-SLIPS = f"<|channel|>opinion<|message|>One\x1b[2J.{NEXT}<|channel|>final<|message|>Two.<|return|>"
+HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 
 
-@pytest.fixture
-def saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+def test_a_trace_is_saved_or_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "trace.json"
-    with serving(scripted(SLIPS)) as url:
+    with serving(scripted(HELLO)) as url:
         response = httpx.post(f"{url}/responses", json={"input": "Hi"}).json()
         assert main(["trace", response["id"], "--url", url, "-o", str(path)]) == 0
         assert str(path) in capsys.readouterr().err
         assert main(["trace", response["id"], "--url", url]) == 0
         printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads(path.read_text())
-    return path
-
-
-def test_a_saved_trace_is_shown_token_by_token(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "show", str(saved)]) == 0
-    shown = capsys.readouterr().out
-    assert "  200005  <|channel|>" in shown
-    assert "unknown_channel: the channel 'opinion' is not known" in shown
-    assert "StreamableParser reads otherwise" in shown
-    assert "\x1b" not in shown  # no colour, and no control character of the trace
-
-    lines = trace_lines(json.loads(saved.read_text()), colour=True, tokens=True)
-    assert any("\x1b[36m<|channel|>\x1b[0m" in line for line in lines)
-    assert main(["trace", "show", str(saved), "--text"]) == 0
-    shown = capsys.readouterr().out
-    assert "<|channel|>opinion<|message|>One" in shown
-    assert "  200005  " not in shown
+    assert printed["responses"][0]["response"]["id"] == response["id"]
 
 
 def test_an_unknown_response_has_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(scripted(SLIPS)) as url:
+    with serving(scripted(HELLO)) as url:
         assert main(["trace", "resp_unknown", "--url", url]) == 1
     assert "No trace of the response" in capsys.readouterr().err
 
@@ -205,16 +186,17 @@ def needs(shell: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} is not installed")
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "request.json").write_text("{}")
-    program = tmp_path / "gpt-oss-server"
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("place")
+    (folder / "here").mkdir()
+    (folder / "here" / "request.json").write_text("{}")
+    program = folder / "gpt-oss-server"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m gpt_oss_server "$@"\n')
     program.chmod(0o755)
     for shell in ("bash", "fish", "zsh"):
-        (tmp_path / f"script.{shell}").write_text(run("completion", shell).stdout)
-    return tmp_path
+        (folder / f"script.{shell}").write_text(run("completion", shell).stdout)
+    return folder
 
 
 def environment(place: Path, **more: str) -> dict[str, str]:

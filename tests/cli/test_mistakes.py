@@ -74,10 +74,6 @@ FAILURES = {
     "store stat resp_1 --store sqlite": "store stat concerns the whole store",
     "store delete --store sqlite": "Name what to delete",
     "store import no-such-file --store sqlite": "Cannot read no-such-file",
-    "trace show missing.json": "Cannot read missing.json",
-    "trace show {folder}/server.toml": "server.toml is not JSON",
-    "trace show {folder}/empty.json": "is not a trace of version 1",
-    "trace a b": "takes the id of one response",
     "trace resp_1 --url 127.0.0.1:1": "No server answers",
 }
 # The same, by the line and what standard input holds.
@@ -96,7 +92,6 @@ WRONG_INPUTS = {
 
 def error_of(line: str, folder: Path, code: int, stdin: str = "") -> str:
     (folder / "server.toml").write_text("prot = 1")
-    (folder / "empty.json").write_text("{}")
     words = shlex.split(line.format(folder=folder, model=script(folder, ANSWER)))
     return refused(*words, code=code, stdin=stdin, env={"EXA_API_KEY": "", "XDG_STATE_HOME": str(folder)})
 

@@ -1,8 +1,7 @@
 """The files of a conversation's python, through the official SDK and plain HTTP."""
 
-import gzip
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +15,6 @@ from gpt_oss_server.errors import ContainerNotFound
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import Toolset
-from tests.doubles.apis.api_client import Api
 from tests.doubles.apis.asking import responses_service
 from tests.doubles.serving import scripted, serving
 from tests.doubles.tools.scripted_tool import Clock, Ready
@@ -283,27 +281,6 @@ def test_files_beyond_the_memory_of_all_containers_are_refused() -> None:
         answers = [httpx.post(url, files={"file": (str(number), content)}, timeout=60) for number in range(8)]
     assert (answers[0].status_code, answers[-1].status_code) == (200, 429)
     assert "delete files or containers" in answers[-1].json()["error"]["message"]
-
-
-async def test_a_compressed_body_is_refused() -> None:
-    headers = {"content-type": "application/json", "content-encoding": "gzip"}
-    answer = await Api(scripted(ANSWER), CLOSED).client.post(
-        "/containers", content=gzip.compress(b'{"name": "a"}'), headers=headers
-    )
-    assert answer.status_code == 400
-    assert "content-encoding 'gzip'" in answer.json()["error"]["message"]
-
-
-async def test_a_file_that_no_container_takes_is_not_read() -> None:
-    async def body() -> AsyncGenerator[bytes, None]:
-        raise AssertionError("the body was asked for")
-        yield b""
-
-    kind = {"content-type": "multipart/form-data; boundary=b"}
-    answer = await Api(scripted(ANSWER), CLOSED).client.post(
-        "/containers/cntr_1/files", content=body(), headers=kind
-    )
-    assert answer.json()["error"]["code"] == "tool_unavailable"
 
 
 async def test_a_container_that_a_client_uses_is_not_idle(encoding: Encoding) -> None:

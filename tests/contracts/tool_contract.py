@@ -29,7 +29,7 @@ class ToolContract:
         raise NotImplementedError
 
     def slow_call(self) -> ToolCall | None:
-        """A call that takes at least ten seconds unless it is cancelled."""
+        """A call that takes at least a minute unless it is cancelled."""
         return None
 
     async def functions(self, tool: Tool) -> list[str]:
@@ -80,7 +80,7 @@ class ToolContract:
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         check_output(await session.run(ToolCall((await self.functions(self.tool))[0], "{}")))
 
 

@@ -18,7 +18,7 @@ _CLIENT_CALLS: dict[str, str | None] = {"function_call": "arguments", "custom_to
 _CLIENT_CALLS |= dict.fromkeys(("local_shell_call", "shell_call", "apply_patch_call", "tool_search_call"))
 _CALLS = {**_CLIENT_CALLS, "code_interpreter_call": "code", "mcp_call": "arguments"}
 _CALLS |= dict.fromkeys(("mcp_list_tools", "mcp_approval_request", "web_search_call", "compaction"))
-_CALLS |= {"tool_search_output": None}
+_CALLS |= {"tool_search_output": None, "shell_call_output": None}
 _sdk_event: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 
@@ -35,6 +35,7 @@ class StreamLint:
         self.text_done: dict[int, str] = {}
         self.logprobs: dict[int, list[Any]] = {}  # sent with the deltas
         self.commands: dict[int, list[str]] = {}  # of shells
+        self.printed: dict[tuple[int, int], Event] = {}  # by commands
         self.open_parts: set[int] = set()
         self.summaries: dict[int, SummaryLint] = {}
         self.ended: Event | None = None
@@ -138,6 +139,9 @@ class StreamLint:
         if stem == "response.shell_call_command":
             self._command(event, ending)
             return
+        if stem == "response.shell_call_output_content":
+            self._printed(event, ending)
+            return
         if stem.removeprefix("response.") in _CALLS:
             return  # the steps of a call that runs on the server
         if ending == "delta":
@@ -164,6 +168,16 @@ class StreamLint:
         if ending == "done":
             assert event["command"] == commands[-1]
 
+    def _printed(self, event: Event, ending: str) -> None:
+        key = (event["output_index"], event["command_index"])
+        if ending == "delta":
+            assert key not in self.printed, "a command's output comes at once"
+            self.printed[key] = event["delta"]
+        else:
+            (output,) = event["output"]
+            written = {name: output[name] for name in ("stdout", "stderr") if output[name]}
+            assert self.printed.get(key, {}) == written
+
     def _item_done(self, event: Event) -> None:
         index, item = event["output_index"], event["item"]
         assert index in self.items
@@ -180,7 +194,7 @@ class StreamLint:
             assert item["action"]["commands"] == self.commands.get(index, []), "the streamed commands"
         if item["type"] != "apply_patch_call":  # which has no other status for a truncated call
             assert item.get("status") != "in_progress"
-        absent = {key for key, value in item.items() if value is None} - {"outputs"}
+        absent = {key for key, value in item.items() if value is None} - {"outputs", "max_output_length"}
         assert absent <= ({"call_id"} if _is_server_search(item) else set()), "absent where due, never null"
         self.done[index] = item
 

@@ -4,9 +4,11 @@ README.md's quick start, tutorial.md, and the Python of structured-output.md, py
 mcp.md and client-tools.md are typed from the top: each block prints what is shown.
 """
 
+import importlib
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -184,7 +186,9 @@ def test_the_front_pages_use_a_command_that_the_makefile_has() -> None:
 
 SERVERS = ("own_model.py", "mcp_server.py", "tour.py", "demo.py", "ray_serve.py")
 TOURS = ("browser_citations.py", "python_plot.py")  # too hard for the embedded model
+ON_TINY = ("quickstart.py", *TOURS)
 CLIENTS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in SERVERS)
+OTHERS = [name for name in CLIENTS if name not in ON_TINY]
 TOOLS: tuple[str, ...] = ("--python", "auto", "--browser", f"local:{EXAMPLES / 'documents'}", *MCP)
 
 PRINTED = {
@@ -243,10 +247,13 @@ def run_example(name: str, served: Served, folder: Path, **env: str) -> subproce
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_an_example_without_a_server_says_how_to_start_one(name: str, tmp_path: Path) -> None:
-    done = run_script(EXAMPLES / name, env={"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, cwd=tmp_path)
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-    assert "make serve" in done.stderr
+def test_an_example_without_a_server_says_how_to_start_one(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    with pytest.raises(SystemExit, match=r"^No server answers at .* make serve$"):
+        runpy.run_path(str(EXAMPLES / name))
 
 
 @pytest.mark.parametrize("name", CLIENTS)
@@ -256,7 +263,9 @@ def test_example_prints_the_scripted_answers(name: str, scripted: Served, tmp_pa
     assert [part for part in PRINTED[name] if part not in done.stdout] == []
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize(
+    "name", [*ON_TINY, *(pytest.param(name, marks=pytest.mark.proof) for name in OTHERS)]
+)
 def test_example_runs_on_the_embedded_model(
     name: str, tiny: Served, scripted: Served, tmp_path: Path
 ) -> None:
@@ -276,7 +285,24 @@ def test_without_a_sandbox_the_plot_states_what_is_missing(tmp_path: Path) -> No
     assert "--python" in done.stderr
 
 
-@pytest.mark.slow
+def test_the_demo_runs_examples_and_reports_one_that_fails(
+    tiny: Served, scripted: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    demo = importlib.import_module("demo")
+    monkeypatch.setattr(demo.tour, "serve", lambda *flags: (tiny if "tiny" in flags else scripted).api)
+    monkeypatch.setattr(demo, "PARTS", (("An answer", "quickstart.py"), ("No example", "none.py")))
+    for name in ("OPENAI_BASE_URL", "TOUR_BASE_URL"):
+        monkeypatch.setenv(name, "")  # which the demo sets
+    assert demo.main() == 1
+    printed = capsys.readouterr()
+    assert "--- 1. An answer (examples/quickstart.py)" in printed.out
+    assert "Reasoning:" in printed.out
+    assert "did not run to their end, for the reasons above: none.py" in printed.out
+    assert "none.py" in printed.err
+
+
+@pytest.mark.proof
 def test_the_demo_shows_all_its_parts(tmp_path: Path) -> None:
     needs_bubblewrap()
     command, env = [sys.executable, str(EXAMPLES / "demo.py")], {"PYTHONPATH": str(EXAMPLES.parent)}

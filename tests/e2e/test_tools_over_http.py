@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from openai import OpenAI
+from openai import NotFoundError, OpenAI
 
 from gpt_oss_server.settings import Settings
 from tests.doubles.lints import check_stream
@@ -26,6 +26,11 @@ OUTPUTS: Any = ["code_interpreter_call.outputs"]
 
 def python(code: str) -> str:
     return f"<|channel|>analysis to=python code<|message|>{code}<|call|>"
+
+
+def shell(*commands: str) -> str:
+    body = json.dumps({"commands": commands})
+    return f"<|channel|>commentary to=shell.exec <|constrain|>json<|message|>{body}<|call|>"
 
 
 def echo(text: str) -> str:
@@ -113,3 +118,41 @@ def test_three_kinds_of_tools_in_one_response(sandboxed: None, folder: Path, ech
     kinds = ["mcp_list_tools", "web_search_call", "code_interpreter_call", "mcp_call", "message"]
     assert [item["type"] for item in output] == kinds
     assert {item.get("status", "completed") for item in output} == {"completed"}
+
+
+def test_a_shell_runs_here_in_the_container_of_python(sandboxed: None) -> None:
+    turns = (shell("echo 42 > n", "cat n; exit 3"), python("print(open('n').read())"), ANSWER, ANSWER)
+    tools = [{"type": "shell", "environment": {"type": "container_auto"}}, *PYTHON]
+    with client_of(*turns, python="bubblewrap") as client:
+        response = streamed(client, tools=tools, include=OUTPUTS)
+        call, printed, code, _ = response["output"]
+        assert (call["type"], call["action"]["commands"]) == ("shell_call", ["echo 42 > n", "cat n; exit 3"])
+        assert (printed["type"], printed["call_id"]) == ("shell_call_output", call["call_id"])
+        assert printed["output"] == [
+            {"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
+            {"stdout": "42\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 3}},
+        ]
+        assert code["outputs"][0]["logs"].strip() == "42"
+        container = call["environment"]["container_id"]
+        assert container == code["container_id"]
+        assert [file.path for file in client.containers.files.list(container)] == ["/mnt/data/n"]
+        follow = [{"role": "user", "content": "Go."}, *response["output"], {"role": "user", "content": "On."}]
+        bodies = ({"input": follow}, {"previous_response_id": response["id"], "input": "On."})
+        prompts = [client.post("/../render", body={**body, "tools": tools}, cast_to=dict) for body in bodies]
+        for prompt in prompts:
+            assert "shell.exec to=assistant<|channel|>commentary<|message|>" in prompt["text"]
+            assert "functions.shell" not in prompt["text"]
+
+
+def test_a_shell_runs_in_a_container_that_is_named(sandboxed: None) -> None:
+    with client_of(shell("cat given.txt"), ANSWER, python="bubblewrap") as client:
+        container = client.containers.create(name="mine").id
+        client.containers.files.create(container, file=("given.txt", b"a gift"))
+        environment = {"type": "container_reference", "container_id": container}
+        tools = [{"type": "shell", "environment": environment}]
+        call, printed, _ = streamed(client, tools=tools, tool_choice={"type": "shell"})["output"]
+        assert call["environment"] == environment
+        assert printed["output"][0]["stdout"] == "a gift"
+        environment["container_id"] = "cntr_0"
+        with pytest.raises(NotFoundError, match="There is no container"):
+            client.responses.create(input="Go.", tools=[{"type": "shell", "environment": environment}])

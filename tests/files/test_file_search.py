@@ -1,6 +1,7 @@
 """File search through the official SDK: the model searches, opens, reads on and cites; the API shows it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,23 @@ def filled(client: openai.OpenAI) -> tuple[str, str]:
     return store, found[0]
 
 
-def sdk(url: str, key: str = "none") -> openai.OpenAI:
-    return openai.OpenAI(base_url=url, api_key=key)
+Sdk = Callable[..., openai.OpenAI]
 
 
-def test_a_streamed_answer_shows_searches_and_cites_the_file(url: str) -> None:
+@pytest.fixture
+def sdk() -> Iterator[Sdk]:
+    """Makes clients of the SDK, which are closed at the end of the test."""
+    with ExitStack() as clients:
+        yield lambda url, key="none": clients.enter_context(openai.OpenAI(base_url=url, api_key=key))
+
+
+@pytest.fixture
+def claude(url: str) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="none") as made:
+        yield made
+
+
+def test_a_streamed_answer_shows_searches_and_cites_the_file(url: str, sdk: Sdk) -> None:
     client = sdk(url)
     store, tides = filled(client)
     tool: Any = {"type": "file_search", "vector_store_ids": [store], "max_num_results": 5}
@@ -79,7 +92,7 @@ def test_a_streamed_answer_shows_searches_and_cites_the_file(url: str) -> None:
     client.responses.create(model="x", input="Sure?", previous_response_id=without.id, tools=[tool])
 
 
-def test_chat_completions_cite_files_too(url: str) -> None:
+def test_chat_completions_cite_files_too(url: str, sdk: Sdk) -> None:
     client = sdk(url)
     store, _ = filled(client)
     tools: Any = [{"type": "file_search", "vector_store_ids": [store]}]
@@ -90,13 +103,12 @@ def test_chat_completions_cite_files_too(url: str) -> None:
     assert dict(cited)["file_citation"]["file_id"] in {file.id for file in client.files.list()}
 
 
-def test_messages_show_files_as_pages_that_come_back(url: str) -> None:
+def test_messages_show_files_as_pages_that_come_back(url: str, sdk: Sdk, claude: anthropic.Anthropic) -> None:
     store, tides = filled(sdk(url))
-    client = anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="none")
     tool: Any = {"type": "file_search", "name": "file_search", "vector_store_ids": [store], "max_uses": 9}
     asked: Any = {"model": "x", "max_tokens": 900, "tools": [tool]}
     question: Any = {"role": "user", "content": "When is high water?"}
-    with client.messages.stream(**asked, messages=[question]) as stream:
+    with claude.messages.stream(**asked, messages=[question]) as stream:
         message = stream.get_final_message()
     search, results, opened, page, found, _, answer = message.content
     page_of_file = f"file-search://{tides}/tides.pdf"
@@ -118,15 +130,15 @@ def test_messages_show_files_as_pages_that_come_back(url: str) -> None:
     assert cited.type == "web_search_result_location"
     assert (cited.url, cited.title) == (page_of_file, "tides.pdf")
     again: Any = {"role": "assistant", "content": [each.model_dump() for each in message.content]}
-    client.messages.create(**asked, messages=[question, again, question])
+    claude.messages.create(**asked, messages=[question, again, question])
     chosen: Any = {"type": "tool", "name": "file_search"}
     with pytest.raises(anthropic.BadRequestError, match=r"tools\[0\].vector_store_ids"):
-        client.messages.create(**{**asked, "tools": [{**tool, "vector_store_ids": []}]}, messages=[question])
-    forced = client.messages.create(**asked, messages=[question], tool_choice=chosen)
+        claude.messages.create(**{**asked, "tools": [{**tool, "vector_store_ids": []}]}, messages=[question])
+    forced = claude.messages.create(**asked, messages=[question], tool_choice=chosen)
     assert forced.content[0].type == "server_tool_use"
 
 
-def test_files_and_the_web_are_two_sources_of_one_tool(site: Path) -> None:
+def test_files_and_the_web_are_two_sources_of_one_tool(site: Path, sdk: Sdk) -> None:
     final = "<|channel|>final<|message|>A【1†L6】 b【2†L2】.<|return|>"
     second = CALL.format("open", '{"cursor": 0, "id": 1}')
     with serving(scripted(SEARCH, OPEN, second, final), Settings(browser=f"local:{site}")) as url:
@@ -155,14 +167,14 @@ def test_files_and_the_web_are_two_sources_of_one_tool(site: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_tool_names_its_field(url: str, tool: dict[str, Any], param: str, why: str) -> None:
+def test_a_wrong_tool_names_its_field(url: str, sdk: Sdk, tool: dict[str, Any], param: str, why: str) -> None:
     tools: Any = [{"type": "file_search", **tool}]
     with pytest.raises(openai.APIStatusError, match=why) as refused:
         sdk(url).responses.create(model="x", input="Hi", tools=tools)
     assert refused.value.param == param
 
 
-def test_without_a_web_a_web_search_is_refused_as_before(url: str) -> None:
+def test_without_a_web_a_web_search_is_refused_as_before(url: str, sdk: Sdk) -> None:
     store, _ = filled(client := sdk(url))
     tools: Any = [{"type": "web_search"}, {"type": "file_search", "vector_store_ids": [store]}]
     for wanted in (tools, tools[:1]):
@@ -170,7 +182,7 @@ def test_without_a_web_a_web_search_is_refused_as_before(url: str) -> None:
             client.responses.create(model="x", input="Hi", tools=wanted)
 
 
-def test_a_key_searches_its_own_stores_alone(tmp_path: Path) -> None:
+def test_a_key_searches_its_own_stores_alone(tmp_path: Path, sdk: Sdk) -> None:
     with serving(scripted(SEARCH, OPEN, FIND, FINAL), Settings(api_key_file=key_file(tmp_path))) as url:
         store, _ = filled(sdk(url, ALICE))
         tools: Any = [{"type": "file_search", "vector_store_ids": [store]}]

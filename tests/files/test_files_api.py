@@ -60,8 +60,9 @@ def s3_bucket() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def client(url: str) -> openai.OpenAI:
-    return openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+def client(url: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as made:
+        yield made
 
 
 def test_a_file_is_created_listed_read_and_deleted(client: openai.OpenAI, tmp_path: Path) -> None:

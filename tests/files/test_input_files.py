@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,9 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def client(url: str) -> openai.OpenAI:
-    return openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+def client(url: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as made:
+        yield made
 
 
 def prompt(url: str, *parts: Any, **body: Any) -> httpx.Response:
@@ -76,25 +77,25 @@ def encrypted() -> bytes:
     return file.getvalue()
 
 
-BAD: list[tuple[str, bytes, str]] = [
-    ("bomb.docx", bomb(300 * 2**20), "unpacks to more than 256,000,000 bytes"),
-    ("inner.docx", bomb(200 * 2**20), "could not be read"),
-    ("cut.docx", docx_of("High water")[:-400], "damaged or cut off"),
-    ("old.doc", b"\xd0\xcf\x11\xe0" + bytes(600), "encrypted, or older than DOCX"),
-    ("a.zip", b"PK\x03\x04" + bytes(30), "damaged or cut off"),
-    ("empty.pptx", pptx_of(), "holds no text"),
-    ("cut.pdf", pdf("High water")[:200], "PDF could not be read"),
-    ("locked.pdf", encrypted(), "encrypted with a password"),
-    ("scan.pdf", pdf(""), "holds no text, only images"),
-    ("a.png", b"\x89PNG\r\n\x1a\n" + bytes(30), "its content is binary"),
+BAD: list[tuple[str, Callable[[], bytes], str]] = [
+    ("bomb.docx", lambda: bomb(300 * 2**20), "unpacks to more than 256,000,000 bytes"),
+    ("inner.docx", lambda: bomb(200 * 2**20), "could not be read"),
+    ("cut.docx", lambda: docx_of("High water")[:-400], "damaged or cut off"),
+    ("old.doc", lambda: b"\xd0\xcf\x11\xe0" + bytes(600), "encrypted, or older than DOCX"),
+    ("a.zip", lambda: b"PK\x03\x04" + bytes(30), "damaged or cut off"),
+    ("empty.pptx", pptx_of, "holds no text"),
+    ("cut.pdf", lambda: pdf("High water")[:200], "PDF could not be read"),
+    ("locked.pdf", encrypted, "encrypted with a password"),
+    ("scan.pdf", lambda: pdf(""), "holds no text, only images"),
+    ("a.png", lambda: b"\x89PNG\r\n\x1a\n" + bytes(30), "its content is binary"),
 ]
 
 
 @pytest.mark.parametrize(("name", "content", "why"), BAD, ids=[bad[0] for bad in BAD])
 def test_a_file_that_cannot_be_read_says_why(
-    url: str, client: openai.OpenAI, name: str, content: bytes, why: str
+    url: str, client: openai.OpenAI, name: str, content: Callable[[], bytes], why: str
 ) -> None:
-    answer = prompt(url, "Hi", {"type": "input_file", "file_id": uploaded(client, name, content)})
+    answer = prompt(url, "Hi", {"type": "input_file", "file_id": uploaded(client, name, content())})
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (400, "input[0].content[1]")
     assert f"the file '{name}' cannot be read" in error["message"]
@@ -114,14 +115,14 @@ def test_each_api_reads_files(url: str, client: openai.OpenAI) -> None:
     tokens = httpx.post(url.removesuffix("/v1") + "/tokenize", json={"messages": messages}).json()["count"]
     assert tokens > 90  # without the file, they are 70
     assert client.chat.completions.create(model="x", messages=messages).choices[0].message.content == "Fine."
-    claude = anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="none", max_retries=0)
     source: Any = {"type": "file", "file_id": file}
     document: Any = {"type": "document", "title": "Tides", "source": source}
     asked: Any = [{"role": "user", "content": [document]}]
-    assert claude.messages.count_tokens(model="x", messages=asked).input_tokens > 20
-    source["file_id"] = "file_x"
-    with pytest.raises(anthropic.NotFoundError, match="there is no file 'file_x'"):
-        claude.messages.create(model="x", max_tokens=9, messages=asked)
+    with anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="none", max_retries=0) as claude:
+        assert claude.messages.count_tokens(model="x", messages=asked).input_tokens > 20
+        source["file_id"] = "file_x"
+        with pytest.raises(anthropic.NotFoundError, match="there is no file 'file_x'"):
+            claude.messages.create(model="x", max_tokens=9, messages=asked)
 
 
 def test_a_conversation_keeps_what_was_read_after_the_file_is_deleted(

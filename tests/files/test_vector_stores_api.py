@@ -26,8 +26,9 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
-def client(url: str) -> openai.OpenAI:
-    return openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+def client(url: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as made:
+        yield made
 
 
 def uploaded(client: openai.OpenAI, name: str, content: bytes) -> str:

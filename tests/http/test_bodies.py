@@ -17,7 +17,7 @@ from starlette.types import Message
 
 from gpt_oss_server.errors import BodyTooLarge, InvalidRequest
 from gpt_oss_server.http.body import decode_json
-from gpt_oss_server.http.sse import pump, to_line
+from gpt_oss_server.http.sse import to_line
 from gpt_oss_server.http.uploads import read_upload
 from gpt_oss_server.json_values import MAX_VALUES, has_too_many_values, is_larger, without_lone_surrogates
 from gpt_oss_server.settings import Settings
@@ -211,68 +211,6 @@ def test_heartbeats_can_be_disabled() -> None:
         lines = httpx.post(f"{url}/responses", json={"input": "Hi", "stream": True}).text.splitlines()
     assert sum(line == "event: response.in_progress" for line in lines) == 1
     assert not any(line.startswith(":") for line in lines)
-
-
-async def batches_of(*waits: float) -> AsyncGenerator[int, None]:
-    for number, wait in enumerate(waits):
-        await asyncio.sleep(wait)
-        yield number
-
-
-class Wire:
-    def __init__(self, seconds: float = 0) -> None:
-        self.written: list[Any] = []
-        self._seconds = seconds
-
-    async def write(self, batch: int) -> None:
-        await asyncio.sleep(self._seconds)
-        self.written.append(batch)
-
-    async def beat(self) -> None:
-        self.written.append("beat")
-
-
-@pytest.mark.parametrize(
-    ("waits", "writing", "written"),
-    [
-        ([0.005] * 20, 0, [*range(20)]),
-        ([0, 0.25, 0, 0.25], 0, [0, "beat", "beat", 1, 2, "beat", "beat", 3]),
-        ([0, 0], 0.3, [0, 1]),
-    ],
-    ids=["no silence", "two silences", "a slow reader"],
-)
-async def test_each_silence_gets_beats(waits: list[float], writing: float, written: list[Any]) -> None:
-    wire = Wire(seconds=writing)
-    await pump(batches_of(*waits), wire.write, wire.beat, 0.1)
-    assert wire.written == written
-
-
-async def test_a_failed_beat_is_raised() -> None:
-    async def beat() -> None:
-        raise OSError("gone")
-
-    wire = Wire()
-    with pytest.raises(OSError, match="gone"):
-        await pump(batches_of(0, 0.3), wire.write, beat, 0.1)
-
-
-async def test_the_batches_are_closed_with_the_pump() -> None:
-    closed = asyncio.Event()
-
-    async def endless() -> AsyncGenerator[int, None]:
-        try:
-            while True:
-                await asyncio.sleep(0.01)
-                yield 1
-        finally:
-            closed.set()
-
-    wire = Wire()
-    task = asyncio.create_task(pump(endless(), wire.write, wire.beat, 1))
-    await asyncio.sleep(0.05)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    assert closed.is_set()
 
 
 TEXT = "one\u2028two\u2029three\u0085four \N{EARTH GLOBE EUROPE-AFRICA} Å"

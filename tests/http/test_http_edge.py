@@ -266,20 +266,6 @@ def test_an_engine_that_fails_without_streaming_is_a_503_that_loses_nothing() ->
     assert kept["output"][0]["content"][0]["text"]
 
 
-def test_a_users_infer_next_token_is_served() -> None:
-    answer = load_encoding().encode_special(HELLO)
-    temperatures: list[float] = []
-
-    def infer_next_token(tokens: list[int], temperature: float = 0.0) -> int:
-        temperatures.append(temperature)
-        return answer[len(temperatures) - 1]
-
-    with serving(infer_next_token) as base:
-        response = httpx.post(f"{base}/responses", json={"input": "hi", "temperature": 0.3}).json()
-    assert response["output"][0]["content"][0]["text"] == "Hello!"
-    assert temperatures == [0.3] * len(answer)
-
-
 def test_a_truncated_answer_is_not_a_slip_of_the_model() -> None:
     with serving(scripted(HELLO, loop=True)) as base:
         for limit in (1, 2, 3, 4):

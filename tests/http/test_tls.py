@@ -7,7 +7,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -181,14 +180,6 @@ def test_a_key_needs_its_certificate_and_may_be_in_its_file(tmp_path: Path) -> N
     both.write_text(Path(cert).read_text() + Path(key).read_text())
     assert tls_of(Settings(tls_cert=str(both))) is not None
     assert tls_of(Settings()) is None
-
-
-def test_a_server_without_a_certificate_does_not_load_what_reads_them() -> None:
-    check = (
-        "import sys, gpt_oss_server.cli.server.http_server as server; "
-        "sys.exit(server.tls_of(server.Settings()) is not None or 'cryptography' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", check]).returncode == 0
 
 
 def test_a_certificate_that_ends_soon_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -15,9 +15,7 @@ from inference.bench.machine import Machine
 from inference.bench.measure import Workload
 from inference.models.random_weights import random_model
 from inference.shapes import SHAPES
-from inference.torch_start import defer_meta_registrations
 
-EMPTY = "type(sys.modules['torch._meta_registrations']).__name__ == '_Deferred'"
 SERVERS = ("fastapi", "pydantic", "openai_harmony", "huggingface_hub", "transformers")
 
 
@@ -60,30 +58,9 @@ def test_the_bench_runs_without_the_servers_packages(tmp_path: Path) -> None:
     assert "of roofline" in printed
 
 
-def test_a_server_leaves_the_registrations_out_until_one_of_their_names_is_used() -> None:
-    """Computing tensors does not use one."""
-    run(
-        "from inference.torch_start import preload_torch; thread = preload_torch(); import torch;"
-        f"assert thread is None or {EMPTY}; import inspect; inspect.getmodule(torch.ones(1));"
-        "assert float((torch.ones(3, 4) @ torch.ones(4, 5)).sum()) == 60.0;"
-        f"assert thread is None or {EMPTY};"
-        f"torch._meta_registrations.register_meta; assert not ({EMPTY})"
-    )
-
-
-def test_a_compiler_finds_them_run() -> None:
-    run(
-        "from inference.torch_start import *; defer_meta_registrations(); import torch;"
-        "made = torch.compile(lambda x: x * 2 + 1, backend='eager');"
-        f"assert made(torch.ones(3)).tolist() == [3.0] * 3; assert not ({EMPTY}); register_now()"
-    )
-
-
-def test_a_torch_that_is_there_is_left_as_it_is() -> None:
-    finders = list(sys.meta_path)
-    defer_meta_registrations()
-    assert sys.meta_path == finders
-    assert type(sys.modules["torch._meta_registrations"]).__name__ == "module"
+def test_torchs_libraries_are_linked_once_before_it_is_imported() -> None:
+    begin = "from inference.torch_start import preload_torch; thread = preload_torch(); import torch;"
+    run(f"{begin} assert float(torch.ones(3).sum()) == 3.0; assert preload_torch() is None")
 
 
 CPU = torch.device("cpu")

@@ -95,11 +95,11 @@ async def test_swaps_under_many_streams_lose_none_and_nobody_waits_for_ever(load
     served = engines(loads, 3, most)
 
     async def stream(of: int) -> None:
-        for _ in range(5):
+        for _ in range(3):
             assert await sampled(served[of], 20) == [of + 1] * 20
 
     async with asyncio.timeout(60):
-        await asyncio.gather(*(stream(number % 3) for number in range(51)))
+        await asyncio.gather(*(stream(number % 3) for number in range(24)))
     assert loads.most <= most
     assert len(loads.names) >= 3
 
@@ -154,13 +154,13 @@ async def test_real_engines_swap_and_their_memory_comes_back(folders: list[Path]
     served = [load_later(str(folder), options, pool) for folder in folders]
     assert [engine.info.name for engine in served] == ["model-0", "model-1"]
     texts, peaks = [], []
-    for engine in itertools.islice(itertools.cycle(served), 16):
+    for engine in itertools.islice(itertools.cycle(served), 8):
         texts.append(await sampled(engine))
         peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    assert texts[:2] * 8 == texts
+    assert texts[:2] * 4 == texts
     assert texts[0] != texts[1]
     weights = sum(path.stat().st_size for path in folders[0].glob("*.safetensors")) / 1024
-    assert peaks[-1] - peaks[3] < 2 * weights, "twelve loads took no more than two at a time"
+    assert peaks[-1] - peaks[3] < 2 * weights, "four loads took no more than two at a time"
     for engine in served:
         await engine.close()
 

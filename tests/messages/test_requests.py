@@ -280,24 +280,28 @@ def test_every_layer_refuses_in_this_form(
     assert int(answer.headers["content-length"]) == len(answer.content)
 
 
-def test_the_sdk_with_a_key(keyed: str) -> None:
-    client = Anthropic(base_url=keyed, api_key=KEY, max_retries=0)
+@pytest.fixture
+def claude(keyed: str) -> Iterator[Anthropic]:
+    with Anthropic(base_url=keyed, api_key=KEY, max_retries=0) as made:
+        yield made
+
+
+def test_the_sdk_with_a_key(claude: Anthropic) -> None:
     hi: Any = said(("user", "hi"))
-    for asking in (client.messages, client.beta.messages):
+    for asking in (claude.messages, claude.beta.messages):
         message = asking.create(model="scripted", max_tokens=9, messages=hi)
         assert (message.content[0].type, message.stop_reason) == ("text", "end_turn")
         with asking.stream(model="scripted", max_tokens=9, messages=hi) as stream:
             assert "".join(stream.text_stream) == "{}"
-    counted = client.messages.count_tokens(model="scripted", messages=hi)
+    counted = claude.messages.count_tokens(model="scripted", messages=hi)
     assert counted.input_tokens == message.usage.input_tokens
-    assert client.models.list().data[0].display_name == "scripted"
-    assert client.models.retrieve("scripted").max_input_tokens == 131_072
+    assert claude.models.list().data[0].display_name == "scripted"
+    assert claude.models.retrieve("scripted").max_input_tokens == 131_072
 
 
-def test_the_tool_runner_of_the_sdk_goes_on_without_a_thread(keyed: str) -> None:
-    client = Anthropic(base_url=keyed, api_key=KEY, max_retries=0)
+def test_the_tool_runner_of_the_sdk_goes_on_without_a_thread(claude: Anthropic) -> None:
     hi: Any = said(("user", "hi"))
-    runner = client.beta.messages.tool_runner(model="scripted", max_tokens=9, messages=hi, tools=[])
+    runner = claude.beta.messages.tool_runner(model="scripted", max_tokens=9, messages=hi, tools=[])
     assert runner.until_done().stop_reason == "end_turn"
 
 

@@ -16,20 +16,33 @@ from inference.backends.scripted import VOCAB_SIZE, ScriptedEngine
 from tests.doubles.serving import serving
 from tests.tools.python.conftest import bubblewrap
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 QUIET = ("gpu", "quic", "background-networking", "component-update", "sync")
 FLAGS = ["--no-sandbox", "--no-first-run", *(f"--disable-{part}" for part in QUIET)]
+# The system's own browsers: their programs, and how Playwright starts them.
+BROWSERS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "chromium": (("chromium", "chromium-browser"), {"args": FLAGS}),
+    "firefox": (("firefox-esr", "firefox"), {"channel": "moz-firefox"}),
+}
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("Chromium is missing: `make web-test` installs it on Debian, or apt install chromium")
+def playwright() -> Iterator[Any]:
     sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
+        yield playwright
+
+
+@pytest.fixture(scope="session", params=BROWSERS)
+def browser(playwright: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    programs, options = BROWSERS[request.param]
+    program = next(filter(None, map(shutil.which, programs)), None)
+    if program is None:
+        pytest.skip(
+            f"No {request.param} here: `make web-test` installs it on Debian, or apt install {programs[0]}"
+        )
+    browser = getattr(playwright, request.param).launch(executable_path=program, **options)
+    yield browser
+    browser.close()
 
 
 class Held(ScriptedEngine):
@@ -155,6 +168,12 @@ def press(page: Any, name: str) -> None:
     page.get_by_role("button", name=name, exact=True).click()
 
 
+def write_number(field: Any, number: str) -> None:
+    """In place of the number there. Playwright's `fill` selects none in Firefox, and so adds to it."""
+    field.press("Control+a")
+    field.press_sequentially(number)
+
+
 def answers_over(page: Any, way: str) -> None:
     press(page, "Setup")
     page.get_by_label("Answers come over").select_option(way)
@@ -167,7 +186,10 @@ def choose_file(page: Any, button: str, path: Path) -> None:
 
 
 @pytest.fixture
-def visit(browser: Any, shots: Path) -> Iterator[Visiting]:
+def visit(browser: Any, shots: Path, request: pytest.FixtureRequest) -> Iterator[Visiting]:
+    only = request.node.get_closest_marker("chromium")
+    if only is not None and browser.browser_type.name != "chromium":
+        pytest.skip(only.args[0])
     visits: list[Visit] = []
 
     def start(url: str, **options: Any) -> Visit:

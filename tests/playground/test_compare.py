@@ -130,7 +130,8 @@ def test_many_of_them_are_a_grid_with_filters(opened: Opened) -> None:
 PASTE = """([name, bytes]) => {
   const data = new DataTransfer();
   data.items.add(new File([new Uint8Array(bytes)], name));
-  const event = new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true });
+  const event = new ClipboardEvent("paste", { bubbles: true, cancelable: true });
+  Object.defineProperty(event, "clipboardData", { value: data });
   document.querySelector(".composer textarea").dispatchEvent(event);
 }"""
 

@@ -128,6 +128,7 @@ def test_an_address_of_the_server_s_store_opens_in_another_browser(visit: Visiti
             each.ignore("401")
 
 
+@pytest.mark.chromium("Playwright cannot allow Firefox to read the clipboard")
 def test_a_message_has_a_link(visit: Visiting, opened: Opened) -> None:
     page = (found := opened(scripted(*map(says, ("One.", "Two.", "Three."))))).page
     found.context.grant_permissions(["clipboard-read", "clipboard-write"])

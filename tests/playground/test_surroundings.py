@@ -86,6 +86,7 @@ def test_a_linked_trace_opens_once_the_key_is_given(visit: Visiting) -> None:
         found.ignore("401")
 
 
+@pytest.mark.chromium("Playwright sees no WebSockets in Firefox")
 def test_with_a_key_over_websocket(opened: Opened) -> None:
     page = (found := opened(scripted(HELLO, HELLO), KEYED)).page
     come_in(page)
@@ -110,6 +111,7 @@ def test_a_key_that_is_replaced_on_the_server_is_asked_for_again(visit: Visiting
 
 
 @pytest.mark.usefixtures("sandboxed")
+@pytest.mark.chromium("Playwright sees no downloads in Firefox")
 def test_files_that_python_wrote_are_saved_with_the_key(opened: Opened) -> None:
     code = "open('/mnt/data/tides \u00e4.csv', 'w').write('a,b')"
     python = f"<|channel|>analysis to=python code<|message|>{code}<|call|>"

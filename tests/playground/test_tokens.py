@@ -97,9 +97,14 @@ def test_confidence_is_a_colour_and_another_word_can_be_tried(opened: Opened) ->
     page.get_by_label("Prompt tokens of the last").wait_for()
     page.locator(".steps p", has_text="1 token decoded for 1 request").wait_for()
     other.click()
-    page.get_by_text("Run A:").wait_for()
+    page.get_by_text("instead:").wait_for()
     kept = page.get_by_label("Tokens of the prompt").inner_text()
     assert kept.endswith(" a" + word.strip('"')) or kept.rstrip().endswith(word.strip('"').strip())
+    assert "tiny" in page.get_by_label("Tokens of As it was").inner_text()
+    heat.locator("span", has_text="tiny").first.hover()
+    answer.locator(".bars li:not(.chosen) .alternative").last.click()
+    page.locator(".results + .runs > div").nth(2).wait_for()
+    assert page.get_by_label("Tokens of As it was").is_visible()
 
 
 def test_what_changed_since_the_turn_before_is_shown(opened: Opened) -> None:

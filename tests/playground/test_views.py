@@ -10,7 +10,7 @@ import pytest
 import inference
 from inference.backends.table import load
 from tests.doubles.serving import scripted, serving
-from tests.playground.conftest import NUMBERS, Opened, Visiting, choose_file, held, press
+from tests.playground.conftest import NUMBERS, Opened, Visiting, choose_file, held, press, write_number
 
 pytestmark = pytest.mark.browser
 
@@ -61,6 +61,7 @@ def test_the_library_s_error_is_shown(opened: Opened) -> None:
     page.locator(".row.differs", has_text="stops at token").wait_for()
 
 
+@pytest.mark.chromium("Playwright sees no downloads in Firefox")
 def test_a_trace_is_saved_opened_elsewhere_and_replayed(
     visit: Visiting, opened: Opened, tmp_path: Path
 ) -> None:
@@ -164,7 +165,7 @@ def test_the_workbench_runs_and_compares(opened: Opened) -> None:
     prompt = page.get_by_label("The prompt; special tokens may be written out")
     assert "Who are you?" in prompt.input_value()
     assert "Reasoning: low" in prompt.input_value()
-    page.get_by_label("Temperature").nth(1).fill("1.9")
+    write_number(page.get_by_label("Temperature").nth(1), "1.9")
     press(page, "Run both")
     page.get_by_text("Run B:").wait_for()
     assert page.locator(".strip").count() == 3
@@ -200,7 +201,7 @@ def test_two_prompts_are_compared(opened: Opened) -> None:
     page.get_by_label("Run B has a prompt of its own").check()
     other = page.get_by_label("The prompt of Run B")
     other.fill(other.input_value().replace("What is 17 times 23?", "Who are you?"))
-    page.get_by_label("Temperature").nth(1).fill("0")
+    write_number(page.get_by_label("Temperature").nth(1), "0")
     press(page, "Run both")
     page.get_by_text("The runs part at token").wait_for()
     assert "arithmetic" in page.get_by_label("Tokens of Run A").inner_text()
@@ -252,6 +253,7 @@ def test_a_link_opens_the_trace_of_a_response(visit: Visiting) -> None:
         found.page.locator(".row.response", has_text=other).wait_for()
 
 
+@pytest.mark.chromium("Playwright cannot allow Firefox to read the clipboard")
 def test_the_page_copies_such_a_link(visit: Visiting, opened: Opened) -> None:
     page = (found := opened(scripted(GREETING))).page
     found.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -282,6 +284,7 @@ def test_other_links_open_nothing(visit: Visiting, place: str, says: str) -> Non
         found.ignore("404")
 
 
+@pytest.mark.chromium("Playwright sees no downloads in Firefox")
 def test_dropped_files_are_traces_conversations_or_attachments(opened: Opened) -> None:
     page = (found := opened(scripted(GREETING, GREETING, GREETING))).page
     id_ = answered(found.url)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,18 +18,16 @@ from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.events import Continuation
 from gpt_oss_server.stores.pages import ItemPage, UnknownItem, Wanted
-from gpt_oss_server.stores.postgres import listener
 from gpt_oss_server.stores.postgres.connections import PostgresTransaction
 from gpt_oss_server.stores.postgres.database import PostgresDatabase
-from gpt_oss_server.stores.sql import elsewhere, links
+from gpt_oss_server.stores.sql import elsewhere
 from gpt_oss_server.stores.sql.codec import decode_addition, encode_addition
-from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.events import EventLogs, Held
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from tests.doubles.postgres import Postgres
-from tests.doubles.stored import append, conversation, counted, item, known, part, position, put_turns, texts
+from tests.doubles.stored import append, conversation, counted, item, known, part
 from tests.doubles.waiting import until_found
 
 
@@ -69,40 +66,6 @@ async def test_the_items_of_other_owners_cost_nothing(store: SqlStore) -> None:
         assert await store.conversation_item("conv_1", name) == item(name)
         costs.append(reads.rows_read - before)
     assert costs[0] == costs[1]
-
-
-@pytest.fixture
-def walked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many links each history was made of."""
-    counts, fold = list[int](), links.history_of
-
-    def counting(chain: Any, **options: Any) -> Any:
-        additions = list(chain)
-        counts.append(len(additions))
-        return fold(additions, **options)
-
-    monkeypatch.setattr(links, "history_of", counting)
-    return counts
-
-
-async def test_each_turn_adds_to_the_history_before_it(store: SqlStore, walked: list[int]) -> None:
-    await put_turns(store, r0=None)
-    for number in range(1, 30):
-        await put_turns(store, **{f"r{number}": f"r{number - 1}"})
-    await position(store, "r29")
-    assert set(walked) == {1}
-    assert await texts(store, "r29") == [f"r{number}" for number in range(30)]
-
-
-async def test_branches_and_a_new_process_find_the_same_histories(
-    database: SqliteDatabase, store: SqlStore, walked: list[int]
-) -> None:
-    await put_turns(store, a=None, b="a", c="b", x="b", y="a")
-    expected = {"c": ["a", "b", "c"], "x": ["a", "b", "x"], "y": ["a", "y"], "b": ["a", "b"]}
-    for reader in (store, again := SqlStore(database), again):
-        for name, chain in expected.items():
-            assert await texts(reader, name) == chain
-    assert walked[-4:] == [0, 0, 0, 0], "all are known"
 
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=5)
@@ -241,34 +204,3 @@ async def test_after_a_restart_of_the_database_servers_look_until_they_hear_agai
     async with aclosing(log.read()) as batches:
         assert await anext(batches) == [b"event"]
     assert await until_found(here.hears, bool)
-
-
-async def test_a_connection_that_breaks_often_is_made_again_as_soon_as_the_first_time(
-    servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here, _ = servers
-    assert here.database._listener is not None
-    closing, pauses = here.database._listener._closing, list[float]()
-    wait = closing.wait
-
-    def noted(pause: float) -> bool:
-        pauses.append(pause)
-        return wait(0.0)
-
-    monkeypatch.setattr(closing, "wait", noted)
-    for count in range(1, 4):
-        await here.database.read(_break_listeners)
-
-        async def is_back(least: int = count) -> bool:
-            return len(pauses) >= least and here.database.hears
-
-        assert await until_found(is_back, bool)
-    assert pauses == [listener._PAUSE] * 3
-
-
-def _break_listeners(tx: Transaction) -> None:
-    tx.rows(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND position('pg_notify' IN query) > 0"
-        " AND pid <> pg_backend_pid()"
-    )

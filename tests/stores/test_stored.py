@@ -20,11 +20,10 @@ from gpt_oss_server.app import create_app
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.settings import OPTIONS, Settings, SettingsError, read_settings
+from gpt_oss_server.settings import Settings, SettingsError, read_settings
 from gpt_oss_server.stores.base import Append, StoredResponse
-from gpt_oss_server.stores.kinds.table import KINDS, open_store
+from gpt_oss_server.stores.kinds.table import open_store
 from gpt_oss_server.stores.memory import MemoryStore
-from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.sealing import Sealer, server_sealer
 from tests.contracts.completions_contract import completion
 from tests.doubles.apis.asking import conversations_of, responses_service
@@ -191,14 +190,6 @@ def test_a_key_file_may_be_in_the_user_s_home(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "~").exists()
 
 
-def test_memory_is_the_default_and_its_bounds_are_the_settings() -> None:
-    assert Settings().store == "memory"
-    app = create_app(scripted("Hi"), Settings(store="memory", store_max_bytes=12_345))
-    database = app.state.service.served.stores.responses.database
-    assert isinstance(database, MemoryDatabase)
-    assert database._bounds.bytes == 12_345
-
-
 @pytest.mark.parametrize("place", ["redis", "redis:host", "", "memory "])
 def test_a_kind_that_does_not_exist_is_refused(place: str) -> None:
     must = "must be memory, sqlite, sqlite:PATH or postgres://…, not "
@@ -213,11 +204,6 @@ def test_a_kind_that_does_not_exist_is_refused(place: str) -> None:
 def test_memory_has_no_place() -> None:
     with pytest.raises(SettingsError, match="memory without a place"):
         create_app(scripted("Hi"), Settings(store="memory:/tmp"))
-
-
-def test_the_setting_accepts_every_kind() -> None:
-    [option] = [option for option in OPTIONS if option.name == "store"]
-    assert all(option.kind.holds(kind) for kind in KINDS)
 
 
 async def test_what_an_owner_keeps_is_its_own() -> None:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doubles.tools.scripted_tool import Clock, Scripted, ScriptedSession, echoes, fails_with, sleeps
+from tests.doubles.tools.scripted_tool import Scripted, ScriptedSession, echoes, fails_with, sleeps
 from tools import extras
 from tools import tool as tool_module
 from tools.extras import EXTRAS, how_to_install
@@ -171,21 +171,6 @@ async def test_a_request_has_tools_of_its_own_before_those_of_the_server() -> No
     assert shared.opened == 1
     assert {name: counted.calls for name, counted in server.counters.items()} == {"notes": 2, "mcp": 1}
     await server.close()
-
-
-async def test_counters_add_up() -> None:
-    clock = Clock()
-
-    async def takes_two(call: ToolCall) -> ToolOutput:
-        clock.now += 2
-        return ToolOutput("done", failed=call.arguments == "bad")
-
-    box = Toolbox([Offer(Scripted(takes_two))], clock=clock)
-    for arguments in ("good", "bad", "good"):
-        await box.run("c", "notes.add", arguments)
-    counted = box.counters["notes"]
-    assert (counted.calls, counted.failures, counted.timeouts, counted.seconds) == (3, 1, 0, 6.0)
-    await box.close()
 
 
 def test_two_tools_with_the_same_name_are_refused() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished, MessageStarted
-from gpt_oss_server.turns.repetition import Asides, Cycles, Rounds, WarningKind
+from gpt_oss_server.turns.repetition import Asides, Cycles, Rounds
 
 LIMIT = 256
 TEXT = """The harbour lies in a bay, and the bay is deep. Ships come in the morning with the tide, and leave
@@ -55,14 +55,6 @@ def test_ordinary_text_is_no_cycle_even_if_it_says_things_twice(encoding: Encodi
             assert cycles.feed([token]) is None
 
 
-def test_the_warning_names_the_cycle() -> None:
-    for cycle, words in (([1, 2, 3], "the same 3 tokens"), ([9], "one token")):
-        cycles = Cycles(LIMIT)
-        warning = next(found for _ in range(LIMIT) if (found := cycles.feed(cycle)) is not None)
-        assert warning.kind is WarningKind.REPETITION
-        assert words in warning.detail
-
-
 def repeated(asides: Asides, channel: str, *texts: str) -> list[object]:
     """What is found at the start and at the end of each message."""
     header = Header(channel)  # type: ignore[arg-type]
@@ -84,10 +76,6 @@ def test_a_third_copy_of_a_message_ends_the_generation_unless_an_answer_or_a_cal
     assert not repeated(asides, "analysis", *["Hm."] * 3)
     warning = asides.repeats(MessageStarted(Header("commentary")))
     assert "3 times in a row" in warning.detail
-
-
-def test_messages_that_differ_are_no_repetition() -> None:
-    assert not repeated(Asides(), "commentary", *"ababab", *"ba")
 
 
 def test_rounds_that_change_nothing_are_found() -> None:

@@ -79,8 +79,10 @@ def settings(receiver: Receiver, **more: Any) -> Settings:
 
 
 def test_the_end_of_a_background_response_and_of_a_batch_is_told(receiver: Receiver) -> None:
-    with serving(scripted(ANSWER), settings(receiver)) as url:
-        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+    with (
+        serving(scripted(ANSWER), settings(receiver)) as url,
+        openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,
+    ):
         client.responses.create(model="scripted", input="Hi")  # whoever waits is not told
         response = client.responses.create(model="scripted", input="Hi", background=True)
         assert receiver.wait_for(1) == [("/all", "response.completed", response.id)]
@@ -98,8 +100,10 @@ def test_the_end_of_a_background_response_and_of_a_batch_is_told(receiver: Recei
 def test_an_address_that_refuses_is_told_again(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhooks, "_FIRST_PAUSE", 0.1)
     receiver.refusals = 2
-    with serving(scripted(ANSWER), settings(receiver)) as url:
-        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+    with (
+        serving(scripted(ANSWER), settings(receiver)) as url,
+        openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,
+    ):
         response = client.responses.create(model="scripted", input="Hi", background=True)
         assert receiver.wait_for(1) == [("/all", "response.completed", response.id)]
     assert len(receiver.attempts) == 3
@@ -113,8 +117,8 @@ def test_a_key_has_an_address_and_a_secret_of_its_own(receiver: Receiver, tmp_pa
     more = {"api_key_file": str(keys), "webhook_url": (), "webhook_secret": f"whsec_{'ab' * 16}"}
     with serving(scripted(ANSWER), settings(receiver, **more)) as url:
         for key in (MALLORY, ALICE):
-            client = openai.OpenAI(base_url=url, api_key=key, max_retries=0)
-            response = client.responses.create(model="scripted", input="Hi", background=True)
+            with openai.OpenAI(base_url=url, api_key=key, max_retries=0) as client:
+                response = client.responses.create(model="scripted", input="Hi", background=True)
         assert receiver.wait_for(1) == [("/alice", "response.completed", response.id)]
 
 

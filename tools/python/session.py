@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from tools.python import shell
 from tools.python.channel import ChannelEnded
 from tools.python.kernel import Ended, Kernel
 from tools.python.outputs import CellOutputLimits, Outputs
@@ -88,15 +89,26 @@ class PythonSession:
         return self._kernel.used if self._kernel else 0.0
 
     async def run(self, call: ToolCall) -> ToolOutput:
-        """Runs source. Cancelling it stops the code: first by an interrupt, then by killing the kernel."""
+        """Runs source, or commands of the shell. Cancelling it stops the code: first by an interrupt, then by
+        killing the kernel."""
+        if call.function == shell.FUNCTION:
+            try:
+                source = shell.cell(call.arguments)
+            except ValueError as error:
+                return shell.answered(ToolOutput(str(error), failed=True))
+            limits = CellOutputLimits(shell.PRINTED)
+            return shell.answered(await self._run_in_turn(source, call.client, limits))
         if call.function:
             wrong = f"The python tool has no function {call.function!r}."
             return _failed(f"{wrong} Send the source itself to `python`.")
-        self.owner = self._shared.memory.owner(call.client)
+        return await self._run_in_turn(read_source(call.arguments), call.client, CellOutputLimits())
+
+    async def _run_in_turn(self, source: str, client: Client, limits: CellOutputLimits) -> ToolOutput:
+        self.owner = self._shared.memory.owner(client)
         async with self._turn:
             try:
                 await self._settle()
-                return await self._run(read_source(call.arguments))
+                return await self._run(source, Outputs(limits))
             except asyncio.CancelledError:
                 self._stop_soon()
                 raise
@@ -167,8 +179,7 @@ class PythonSession:
         finally:
             self._shared.slots.rest()  # as after a call, because others may wait for the place
 
-    async def _run(self, source: str) -> ToolOutput:
-        outputs = Outputs(CellOutputLimits())
+    async def _run(self, source: str, outputs: Outputs) -> ToolOutput:
         try:
             kernel = await self._ready()
         except (SandboxError, ToolUnavailable, NoMemoryLeft) as error:

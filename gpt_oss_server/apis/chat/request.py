@@ -20,6 +20,7 @@ from gpt_oss_server.http.fields import (
     read_body,
     required,
 )
+from gpt_oss_server.http.generation_config import with_generation_config
 from gpt_oss_server.http.shared_fields import (
     Budget,
     ChoiceFields,
@@ -174,7 +175,11 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
 
 def parse_request(body: object) -> CreateChatCompletion:
     """The validated body; raises a 400 that names the fault."""
-    request = read_body(body, CreateChatCompletion, _EXAMPLE)
+    request = read_body(
+        with_generation_config(body, CreateChatCompletion, "max_completion_tokens"),
+        CreateChatCompletion,
+        _EXAMPLE,
+    )
     check_stops(request.stops)
     check_metadata(request.metadata)
     check_bias(request.logit_bias)

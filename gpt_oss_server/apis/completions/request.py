@@ -12,6 +12,7 @@ from gpt_oss_server.content.biases import check_bias
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.http.fields import Boolean, Integer, optional, read_body, required
+from gpt_oss_server.http.generation_config import with_generation_config
 from gpt_oss_server.http.shared_fields import (
     Alternatives,
     ChoiceFields,
@@ -81,7 +82,9 @@ class CreateCompletion(ChoiceFields, FormFields, GenerationFields):
 
 
 def parse_request(body: object) -> CreateCompletion:
-    request = read_body(body, CreateCompletion, _EXAMPLE)
+    request = read_body(
+        with_generation_config(body, CreateCompletion, "max_tokens"), CreateCompletion, _EXAMPLE
+    )
     check_stops(request.stops)
     check_stream_options(request.stream_options, streams=bool(request.stream))
     check_bias(request.logit_bias)

@@ -21,6 +21,7 @@ from gpt_oss_server.http.fields import (
     read_body,
     required,
 )
+from gpt_oss_server.http.generation_config import with_generation_config
 from gpt_oss_server.http.shared_fields import (
     FormFields,
     GenerationFields,
@@ -213,7 +214,7 @@ def parse_compaction(body: object) -> CreateResponse:
 
 
 def _parsed(body: object, kind: type[CreateResponse], example: str) -> CreateResponse:
-    request = read_body(body, kind, example)
+    request = read_body(with_generation_config(body, kind, "max_output_tokens"), kind, example)
     _check_whole(request)
     return request
 

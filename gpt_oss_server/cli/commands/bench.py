@@ -1,4 +1,4 @@
-"""Measure how fast a model runs here: one stream, or, with --batch and the like, single steps.
+"""Measure how fast a model runs here, for one stream; `python -m inference.bench` measures single steps.
 
 Prefill is the prompt's tokens divided by the time to the first sampled token; decode is the later tokens
 divided by their time. Each figure is the median of the repeats, after one warm-up run.
@@ -23,14 +23,12 @@ from gpt_oss_server.cli.server.start import load_engine
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.settings import Settings
-from inference.bench.command import add_step_arguments
 from inference.engine import Engine, Sampling
 
 EXAMPLES = """\
 examples:
   gpt-oss-server bench openai/gpt-oss-20b --prompt 128,1024,8192 --output 256
-  gpt-oss-server bench --shape 20b --random --json figures.json
-  gpt-oss-server bench tiny --weights fp8 --compare bf16"""
+  gpt-oss-server bench random:20b --json figures.json"""
 
 FLAGS = ("model", "device", "context", "weights", "kv_dtype", "log_level")
 TEXT_TOKENS = 199_998  # ids below are text; random ones make a prompt that is in no cache
@@ -54,14 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
     parser.add_argument("--repeat", metavar="TIMES", type=int, default=3, help="runs per figure (3)")
     to_file = "write the figures to FILE as JSON, or print them instead of the table"
     parser.add_argument("--json", metavar="FILE", nargs="?", const="-", help=to_file)
-    add_step_arguments(parser)
     add_model(parser)
     add_flags(parser, only=FLAGS, everything=everything)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    if any((args.random, args.shape, args.batch, args.contexts, args.prefill, args.compare)):
-        return _run_steps(args, settings)
     prompts = _lengths(args)
     engine = load_engine(settings)
     longest = max(prompts) + args.output
@@ -83,25 +78,11 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         "machine": platform.machine(),
         "rows": [asdict(row) for row in rows],
     }
-    _print_report(args.json, report, _table(report, rows))
+    _print_report(args.json, report, rows)
     return 0
 
 
-def _run_steps(args: argparse.Namespace, settings: Settings) -> int:
-    from inference.bench import command
-
-    args.model = settings.model
-    args.device = None if settings.device == "auto" else settings.device
-    args.weights, args.kv_dtype = settings.weights, settings.kv_dtype
-    try:
-        report = command.run(args)
-    except ValueError as error:
-        raise CommandLineError(str(error)) from error
-    _print_report(args.json, asdict(report), report.table().rstrip())
-    return 0
-
-
-def _print_report(wanted: str | None, report: dict[str, Any], table: str) -> None:
+def _print_report(wanted: str | None, report: dict[str, Any], rows: list[Measurement]) -> None:
     """Prints JSON instead of the table, or prints the table and also writes the JSON to a file."""
     text = json.dumps(report, indent=2)
     if wanted is not None and wanted != "-":
@@ -109,7 +90,7 @@ def _print_report(wanted: str | None, report: dict[str, Any], table: str) -> Non
             Path(wanted).write_text(text + "\n", encoding="utf-8")
         except OSError as error:
             raise CommandLineError(f"--json: {wanted} cannot be written: {error.strerror}.") from error
-    console.out(text if wanted == "-" else table)
+    console.out(text if wanted == "-" else _table(report, rows))
 
 
 def _lengths(args: argparse.Namespace) -> list[int]:

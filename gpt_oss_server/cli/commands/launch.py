@@ -111,9 +111,7 @@ def _list() -> None:
     for client in CLIENTS.values():
         where = shutil.which(client.name) or f"no: {client.install}"
         rows.append((client.name, client.about, client.api, where))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        console.out("  ".join(map(str.ljust, row, widths)).rstrip())
+    console.out(console.table(rows))
 
 
 @contextmanager

@@ -27,10 +27,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         rows = [{"name": name, "bytes": size, "path": str(path)} for name, size, path in models]
         console.out(json.dumps(rows, ensure_ascii=False))
         return 0
-    width = max(len(name) for name, _, _ in models)
-    console.out(f"{'NAME':<{width}}  {'SIZE':>9}  WHERE")
-    for name, size, path in models:
-        console.out(f"{name:<{width}}  {in_words(size):>9}  {path}")
+    columns = [(name, in_words(size), str(path)) for name, size, path in models]
+    console.out(console.table([("NAME", "SIZE", "WHERE"), *columns]))
     if len(models) == 1:
         console.err("More: gpt-oss-server pull openai/gpt-oss-20b")
     return 0

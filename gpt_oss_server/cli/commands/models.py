@@ -34,9 +34,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             raise CommandLineError(f"`models {args.action}` takes the name of a model.")
         api.fetch(f"/models/{args.action}", None, {"model": args.name})
     served = api.models(_SECONDS)
-    width = max(len(str(model["id"])) for model in [{"id": "NAME"}, *served])
-    console.out(f"{'NAME':<{width}}  {'STATE':<8}  CONTEXT")
-    for model in served:
-        state, context = model.get("state", "loaded"), model.get("context_length") or 0
-        console.out(f"{model['id']:<{width}}  {state:<8}  {context:>7,}")
+    rows = [
+        (str(model["id"]), model.get("state", "loaded"), f"{model.get('context_length') or 0:,}")
+        for model in served
+    ]
+    console.out(console.table([("NAME", "STATE", "CONTEXT"), *rows]))
     return 0

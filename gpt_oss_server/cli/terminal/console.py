@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -73,6 +73,12 @@ def uncounted(prompt: str) -> str:
 def colourful(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
     """Whether to use colour: the terminal supports it and the user has not disabled it (https://no-color.org)."""
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their longest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def styled(text: str, code: str, *, on: bool) -> str:

@@ -7,8 +7,6 @@ little-endian int32.
 import hashlib
 import json
 import struct
-import sys
-from array import array
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
@@ -17,6 +15,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.stores.chain import Addition
+from gpt_oss_server.stores.sealing import packed_tokens, unpacked_tokens
 
 _LENGTH = struct.Struct("<I")
 _SEGMENT = ("channel", "recipient", "text", "stands_for", "tools")
@@ -43,7 +42,7 @@ def encode_items(items: Iterable[object], before: int = 0) -> tuple[bytes, bytes
     encoded = [to_bytes(item) for item in items]
     lengths = (len(item) + 1 for item in encoded)  # with the comma or the bracket after it
     places = accumulate(lengths, initial=before + 1)
-    return b"[" + b",".join(encoded) + b"]", encode_tokens(places)
+    return b"[" + b",".join(encoded) + b"]", packed_tokens(places)
 
 
 def key_of(text: str) -> str:
@@ -53,26 +52,11 @@ def key_of(text: str) -> str:
     return "\\" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def encode_tokens(tokens: Iterable[int]) -> bytes:
-    ids = array("i", tokens)
-    if sys.byteorder == "big":
-        ids.byteswap()
-    return ids.tobytes()
-
-
-def decode_tokens(content: bytes) -> tuple[int, ...]:
-    ids = array("i")
-    ids.frombytes(content)
-    if sys.byteorder == "big":
-        ids.byteswap()
-    return tuple(ids)
-
-
 def encode_addition(added: Addition) -> bytes:
     """The length of the JSON, the JSON, and the tokens of all segments."""
     heads = [(part.role, len(part.tokens), _set_fields(part, _SEGMENT)) for part in added.segments]
     encoded = to_bytes({"segments": heads, **_set_fields(added, _CALLS)})
-    tokens = [encode_tokens(part.tokens) for part in added.segments]
+    tokens = [packed_tokens(part.tokens) for part in added.segments]
     return b"".join((_LENGTH.pack(len(encoded)), encoded, *tokens))
 
 
@@ -91,7 +75,7 @@ def decode_addition(content: bytes) -> Addition:
         end = at + 4 * count
         if "tools" in fields:
             fields["tools"] = tuple(fields["tools"])
-        segments.append(Segment(role, decode_tokens(content[at:end]), **fields))
+        segments.append(Segment(role, unpacked_tokens(content[at:end]), **fields))
         at = end
     approvals = {key: (call[0], call[1]) for key, call in head.get("approvals", {}).items()}
     answered = tuple(head.get("answered", ()))

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpt_oss_server.stores.pages import Item, ItemPage, UnknownItem, Wanted, as_slice, find_place
-from gpt_oss_server.stores.sql.codec import decode_tokens, from_bytes, key_of
+from gpt_oss_server.stores.sealing import unpacked_tokens
+from gpt_oss_server.stores.sql.codec import from_bytes, key_of
 from gpt_oss_server.stores.sql.database import Transaction
 
 _WIDTH = 4  # bytes of a place
@@ -26,7 +27,7 @@ class _Holder:
     def read(self, tx: Transaction, places: range) -> list[Item]:
         if not places:
             return []
-        starts = decode_tokens(self._bytes(tx, "places", _WIDTH * places.start, _WIDTH * (len(places) + 1)))
+        starts = unpacked_tokens(self._bytes(tx, "places", _WIDTH * places.start, _WIDTH * (len(places) + 1)))
         encoded = self._bytes(tx, self.column, starts[0], starts[-1] - 1 - starts[0])
         items: list[Item] = from_bytes(b"[" + encoded + b"]")
         return items

@@ -93,7 +93,9 @@ def make_everything(client: httpx.Client, *, python: bool) -> Made:
         made.containers.append(next(item["container_id"] for item in ran["output"] if "container_id" in item))
         made.containers.append(posted(client, "/containers", name="data")["id"])
         for container in made.containers:
-            posted(client, f"/containers/{container}/files", name="b.txt", content_base64="c2VjcmV0")
+            client.post(
+                f"/containers/{container}/files", files={"file": ("b.txt", b"secret")}
+            ).raise_for_status()
             for file in client.get(f"/containers/{container}/files").json()["data"]:
                 made.files.append((container, file["id"]))
     made.responses.append(posted(client, "/responses", input="LONG", background=True)["id"])

@@ -50,14 +50,30 @@ def descriptors() -> set[str]:
     return seen
 
 
-async def what_gets_through(tool: PythonTool, known: dict[str, Any]) -> dict[str, str]:
+async def what_gets_through(
+    tool: PythonTool, known: dict[str, Any], *, in_shell: bool = False
+) -> dict[str, str]:
     through: dict[str, str] = {}
     for group, source in groups(known):
         session = tool.open()  # fresh, so that the debris of one attempt does not stop another
-        output = await call(session, source)
-        assert not output.failed, output.text
-        answers = json.loads(output.text.strip().splitlines()[-1])
+        text = await (_text_in_shell if in_shell else _text)(session, source)
+        answers = json.loads(text.strip().splitlines()[-1])
         assert set(answers) == set(group)
         through |= {name: group[name] for name, answer in answers.items() if answer is None}
         await session.close()
     return through
+
+
+async def _text(session: PythonSession, source: str) -> str:
+    output = await call(session, source)
+    assert not output.failed, output.text
+    return output.text
+
+
+async def _text_in_shell(session: PythonSession, source: str) -> str:
+    await session.write("attempt.py", source.encode())
+    arguments = {"commands": ["python3 attempt.py"], "max_output_length": 100_000}
+    output = await session.run(ToolCall("exec", json.dumps(arguments)))
+    (ran,) = output.details["output"]
+    assert ran["outcome"] == {"type": "exit", "exit_code": 0}, ran
+    return str(ran["stdout"])

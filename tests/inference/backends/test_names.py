@@ -330,17 +330,3 @@ def test_offline_what_is_complete_in_the_cache_is_served(
         assert re.match(r"failed: .*the copy there lacks b\.safetensors", answer)
     else:
         assert answer == f"found {os.path.normpath(snapshot / found)}"
-
-
-@pytest.mark.parametrize(
-    ("names", "missing"),
-    [
-        (["model.safetensors"], None),
-        ([], "its .safetensors files"),
-        (["model-00001-of-00002.safetensors"], hub.INDEX),
-        (["model.safetensors", hub.INDEX], f"a readable {hub.INDEX}"),
-    ],
-)
-def test_the_missing_file_of_a_copy_is_named(tmp_path: Path, names: list[str], missing: str | None) -> None:
-    put(tmp_path, "config.json", *names)
-    assert hub._missing(tmp_path) == missing

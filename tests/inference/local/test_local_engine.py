@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from inference import outbox as outbox_module
-from inference.engine import CheckpointError, EngineFailed, Finish, Sampling, Step
+from inference.engine import CheckpointError, EngineFailed, Sampling
 from inference.local import torch_runner
 from inference.local.checkpoint_defaults import generation_defaults
 from inference.local.engine import LocalEngine, load_local
@@ -181,37 +181,6 @@ async def test_a_prompt_that_the_model_cannot_read_is_an_error(
 ) -> None:
     with pytest.raises(EngineFailed, match="prompt"):
         await generated(engine, prompt=prompt)
-
-
-async def test_a_stalled_reader_pauses_only_its_own_generation(
-    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(outbox_module.Outbox.__init__, "__defaults__", (8,))
-    async with aclosing(engine.generate([1], ENDLESS)) as stream:
-        first = await anext(stream)
-        await generated(engine)
-        await asyncio.sleep(0.05)
-        waiting = await anext(stream)
-        assert len(waiting.tokens) == 8
-        rest: list[Step] = [first, waiting, *[step async for step in stream]]
-    assert sum(len(step.tokens) for step in rest) == engine.info.context_length - 1
-    assert rest[-1].finish is Finish.LENGTH
-
-
-async def test_blocks_are_released_however_a_generation_ends(
-    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    break_sampling(monkeypatch, 200, not_finite)
-    await generated(engine)
-    stream = engine.generate(PROMPT, ENDLESS)
-    await anext(stream)
-    assert engine.measures()["kv_blocks_used"] > 0
-    await stream.aclose()
-    with pytest.raises(EngineFailed):
-        await generated(engine, ENDLESS, [1] * 199)
-    await becomes_idle(engine)
-    assert engine.measures()["kv_blocks_used"] == 0
-    engine._scheduler.cache.check_integrity([])
 
 
 STATED: dict[str, Any] = {"max_new_tokens": 5, "repetition_penalty": 1.2, "top_k": 40}

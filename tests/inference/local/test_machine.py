@@ -6,7 +6,6 @@ import platform
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from inference.local import machine
 from inference.local.scheduling.step import Outcome, StepPart
 from inference.local.torch_runner import ROWS_AT_ONCE, TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
-from inference.ops.cores import on_cores
 
 GIB = 1 << 30
 # By version of control groups: their folder, and the files of a group with a limit.
@@ -166,27 +164,6 @@ def test_a_step_on_two_cores_gives_each_generation_its_own_tokens(checkpoint: Pa
     before = torch.get_num_threads()
     try:
         assert sampled(2) == sampled(1)
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_an_error_on_one_core_is_raised_when_all_have_ended() -> None:
-    before, ended = torch.get_num_threads(), list[int]()
-
-    def work(number: int) -> int:
-        if number == 0:
-            raise ValueError("the first")
-        time.sleep(0.2)
-        ended.append(torch.get_num_threads())
-        return number
-
-    try:
-        torch.set_num_threads(2)
-        assert on_cores(lambda number: number, [3, 4]) == [3, 4]
-        with pytest.raises(ValueError, match="the first"):
-            on_cores(work, range(3))
-        assert ended == [1, 1], "each thread is one core"
-        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from inference.engine import CheckpointError, EngineBusy, EngineFailed, Finish, Sampling
+from inference.engine import CheckpointError, EngineFailed, Finish, Sampling
 from inference.local.memory_plan import LayerKind, plan_memory
 from inference.local.scheduling.block_pool import IntegrityError
 from inference.local.scheduling.drafts import ON_CPU, HeadDrafter, costs_on_gpu
@@ -72,33 +72,6 @@ async def test_every_sequence_gets_the_tokens_it_would_get_alone(seed: int) -> N
         check(client)
     assert engine.cache.used == 0
     engine.cache.check_integrity([])
-
-
-@pytest.mark.parametrize("operations", [2_500, pytest.param(10_000, marks=pytest.mark.proof)])
-async def test_the_blocks_add_up_after_thousands_of_operations(operations: int) -> None:
-    draw = random.Random(7)
-    chunks = {"chunk": 16, "least_chunk": 4, "shared_chunk": 8}
-    engine = driven(SchedulerLimits(max_concurrent=6, max_waiting=10_000, **chunks), spare=40)
-    prompts = Prompts(draw, 60)
-    for operation in range(operations):
-        if draw.random() < 0.15:
-            engine.request(prompts.next(), draw.randint(1, 90), SAMPLING)
-        elif engine.clients and draw.random() < 0.05:
-            engine.leave(draw.choice(engine.clients))
-        else:
-            engine.turn()  # checks the blocks
-        if operation % 50 == 0:
-            for client in engine.clients:
-                client.read()
-                if client.end is not None:
-                    check(client)
-            engine.clients = [client for client in engine.clients if client.end is None]
-            del prompts.past[:-30]
-    engine.finish()
-    assert engine.cache.used == 0
-    counts = engine.scheduler.counts
-    assert counts.preemptions > 20
-    assert counts.cached_tokens > 1000
 
 
 def ends(engine: Driven, clients: list[Client]) -> list[int]:
@@ -183,18 +156,6 @@ async def test_prompts_that_diverge_find_their_shared_prefix_repeatedly() -> Non
         engine.finish()
         check(client)
         assert client.cached == 48 or tail < 2
-
-
-async def test_requests_beyond_the_queue_are_refused() -> None:
-    engine = driven(SchedulerLimits(max_concurrent=2, max_waiting=3))
-    for _ in range(5):
-        engine.request([1], 5, SAMPLING)
-    with pytest.raises(EngineBusy) as caught:
-        engine.request([1], 5, SAMPLING)
-    assert caught.value.retry_after > 0
-    engine.finish()
-    engine.request([1], 5, SAMPLING)
-    engine.finish()
 
 
 async def test_the_lowest_priority_starts_first() -> None:

@@ -16,6 +16,7 @@ from inference.ops.packing import repack
 from inference.ops.rope import rope_tables
 from inference.ops.scaled import Rows, ScaledRows, scaled
 from tests.doubles.inference.drawn import Draw, mxfp4_experts, random_pages, relative_error
+from tests.doubles.random_tests.seeds import pairs
 
 EPS = 1e-5
 
@@ -43,11 +44,14 @@ def cases(plain: Sequence[int], fp8: Sequence[int]) -> list[tuple[str, int]]:
     return [*(("plain", rows) for rows in plain), *(("fp8", rows) for rows in fp8)]
 
 
-@pytest.mark.parametrize(("kind", "tokens"), cases([1, 3, 9, 21], [1, 2, 3, 9, 21, 40, 70, 130]))
-@pytest.mark.parametrize(("heads", "kv_heads", "size", "bias"), [(4, 2, 16, True), (8, 1, 32, False)])
+@pytest.mark.parametrize(
+    ("case", "shape"),
+    pairs(cases([1, 3, 9, 21], [1, 2, 3, 9, 21, 40, 70, 130]), [(4, 2, 16, True), (8, 1, 32, False)]),
+)
 def test_queries_keys_and_values_equal_the_reference(
-    device: torch.device, kind: str, tokens: int, heads: int, kv_heads: int, size: int, bias: bool
+    device: torch.device, case: tuple[str, int], shape: tuple[int, int, int, bool]
 ) -> None:
+    (kind, tokens), (heads, kv_heads, size, bias) = case, shape
     draw, hidden = Draw(tokens + size, device), 96
     pages = random_pages(draw, [1] * tokens if tokens < 9 else [1, 1, tokens - 2], None, 16)
     x, norm = draw.rows(tokens, hidden), draw.rows(hidden).float() + 1
@@ -88,11 +92,13 @@ def test_a_finished_product_is_rotated_and_written_as_in_the_reference(
     assert all(relative_error(*pair) < draw.tolerance for pair in zip(memory, wanted_memory, strict=True))
 
 
-@pytest.mark.parametrize(("kind", "tokens"), cases([1, 4, 6, 18], [1, 2, 4, 16, 18, 33, 65, 128, 129]))
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("case", "bias"), pairs(cases([1, 4, 6, 18], [1, 2, 4, 16, 18, 33, 65, 128, 129]), [True, False])
+)
 def test_the_output_projection_equals_the_reference(
-    device: torch.device, kind: str, tokens: int, bias: bool
+    device: torch.device, case: tuple[str, int], bias: bool
 ) -> None:
+    kind, tokens = case
     draw = Draw(tokens, device)
     attended, residual = draw.rows(tokens, 160), draw.rows(tokens, 72)
     (weight, floats), biases = weights(draw, kind, 72, 160), draw.rows(72) if bias else None

@@ -78,6 +78,7 @@ def answered(model: GptOss, folder: Path, texts: list[list[int]]) -> list[list[A
     return answers(runner, PROMPTS, texts, 3, MOST)
 
 
+@pytest.mark.proof  # five seconds; tests/inference/drafting has guesses of plain ops
 def test_guesses_of_kernels_equal_those_of_plain_ops(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -89,20 +89,6 @@ async def test_each_gets_the_grammar_in_its_own_notation(
     assert second["grammar"] == "gbnf after [3, 4]"
 
 
-async def test_the_first_may_be_missing_at_the_start(doubles: list[HttpDouble]) -> None:
-    port = doubles[0]._port
-    await doubles[0].__aexit__()
-    engine = await loaded(doubles)
-    assert (await generated(engine)).tokens == model_tokens(40)
-    assert len(bodies(doubles[1])) > 0
-    doubles[0].port = port
-    await doubles[0].__aenter__()
-    await until(lambda: engine.measures()["replicas_ready"] == 2)
-    await generated(engine)
-    assert len(bodies(doubles[0])) > 0
-    await engine.close()
-
-
 def test_what_is_no_server_cannot_stand_in() -> None:
     with pytest.raises(ModelNotFound, match="must be one, such as llama:URL, and not 'tiny'"):
         inference.load("vllm:http://127.0.0.1:1|tiny")

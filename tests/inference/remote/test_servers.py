@@ -5,9 +5,7 @@ whose server breaks.
 import asyncio
 import gc
 import logging
-import socket
 import ssl
-import struct
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
@@ -55,56 +53,6 @@ async def received_from(serve: Serve, patience: float = 30.0) -> AsyncIterator[R
         received.abort()
         server.close()
         await served.wait()
-
-
-async def test_pieces_that_wait_are_one() -> None:
-    goes_on, has_sent = asyncio.Event(), asyncio.Event()
-
-    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"a")
-        await goes_on.wait()
-        for part in (b"b", b"c"):
-            writer.write(part)
-            await asyncio.sleep(0.02)
-        has_sent.set()
-
-    async with received_from(serve) as received:
-        assert await received.piece() == b"a"
-        goes_on.set()
-        await has_sent.wait()
-        await asyncio.sleep(0.1)
-        assert await received.piece() == b"bc"
-        assert await received.piece() == b""
-        assert await received.piece() == b"", "the end stays the end"
-
-
-async def test_what_came_before_a_reset_is_read_first() -> None:
-    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"whole")
-        await asyncio.sleep(0.05)
-        connection = writer.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        writer.transport.abort()
-
-    async with received_from(serve) as received:
-        await asyncio.sleep(0.3)
-        assert await received.piece() == b"whole"
-        with pytest.raises(ConnectionResetError):
-            await received.piece()
-
-
-async def test_silence_is_an_error_but_a_slow_reader_is_not() -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"x")
-        await reader.read()
-
-    async with received_from(serve, patience=0.1) as received:
-        await asyncio.sleep(0.4)
-        assert await received.piece() == b"x"
-        started = asyncio.get_running_loop().time()
-        with pytest.raises(TimeoutError):
-            await received.piece()
-        assert asyncio.get_running_loop().time() - started >= 0.09, "the wait counts, not the time before"
 
 
 async def test_one_whose_connection_fails_is_freed() -> None:

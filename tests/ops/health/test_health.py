@@ -14,9 +14,9 @@ import pytest
 
 from gpt_oss_server.models.model import Model
 from gpt_oss_server.observe.health.drain import ExitCode
-from gpt_oss_server.observe.health.state import Health, checked
+from gpt_oss_server.observe.health.state import Health
 from gpt_oss_server.settings import Settings
-from inference.engine import EngineFailed, Shared
+from inference.engine import EngineFailed
 from inference.failures import IN_A_ROW
 from tests.doubles.commands import ANSWER, script
 from tests.doubles.engines.replay import ReplayEngine
@@ -32,7 +32,7 @@ REQUEST: dict[str, Any] = {"prompt": [1, 2, 3], "max_tokens": 1}
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.02)
@@ -128,23 +128,6 @@ def test_requests_that_are_wrong_do_not_count() -> None:
         assert status(client) == 200
 
 
-def test_an_engine_that_limits_its_work_still_does() -> None:
-    class Limited(ReplayEngine):
-        def check_room(self) -> None:
-            raise EngineFailed("no room")
-
-        def measures(self) -> dict[str, float]:
-            return {"running": 1}
-
-    counted = checked(Limited([1]))
-    assert isinstance(counted, Shared)
-    assert counted.measures() == {"running": 1}
-    with pytest.raises(EngineFailed, match="no room"):
-        counted.check_room()
-    assert not isinstance(checked(ReplayEngine([1])), Shared)
-    assert checked(counted) is counted
-
-
 async def test_a_failure_is_reported_for_good_only_after_a_second_check() -> None:
     class Blinking:
         sound = False
@@ -201,7 +184,7 @@ def test_health_turns_when_the_remote_engine_is_killed_and_back_when_it_returns(
 def test_the_process_ends_with_its_own_code_where_the_operator_wishes() -> None:
     with behind_a_server("--exit-on-engine-failure") as (engine, served, _):
         engine.kill()
-        assert served.process.wait(30) == ExitCode.ENGINE_FAILED
+        assert served.process.wait(120) == ExitCode.ENGINE_FAILED
 
 
 STREAMS, RUNS = 60, 20
@@ -237,13 +220,13 @@ async def under_work(served: Served, client: httpx.AsyncClient) -> list[dict[str
 
 
 async def exit_code(served: Served) -> int:
-    return await asyncio.to_thread(served.process.wait, 60)
+    return await asyncio.to_thread(served.process.wait, 300)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("speed", "grace", "end", "code"),
-    [(8, 90, "response.completed", ExitCode.IN_TIME), (1, 1, "response.failed", ExitCode.LATE)],
+    [(8, 600, "response.completed", ExitCode.IN_TIME), (1, 1, "response.failed", ExitCode.LATE)],
     ids=["in time", "late"],
 )
 async def test_work_ends_within_the_grace_period_or_with_a_terminal_event(
@@ -281,7 +264,7 @@ async def test_the_next_server_continues_the_background_responses(tmp_path: Path
 
 
 async def until_ended(client: httpx.AsyncClient, response_id: str) -> dict[str, Any]:
-    until = time.monotonic() + 90
+    until = time.monotonic() + 300
     while True:
         response: dict[str, Any] = (await client.get(f"/responses/{response_id}")).json()
         if response["status"] not in ("queued", "in_progress"):

@@ -229,16 +229,6 @@ def test_each_burst_of_an_address_is_one_line_of_the_log(
     assert "Wrong API keys from 192.0.2.1: 5 within a minute" in lines[0]
 
 
-def test_switched_off_nothing_is_counted(clock: Clock) -> None:
-    guesses = Guesses(None, clock)
-    for _ in range(1000):
-        guesses.wrong("192.0.2.1")
-        guesses.right("192.0.2.1", digest_of(KEY))
-    assert not wait(guesses, "192.0.2.1")
-    assert not guesses._wrong
-    assert not guesses._right
-
-
 # Over HTTP and WebSocket
 
 

@@ -191,16 +191,6 @@ def test_probes_and_files_of_pages_are_lines_only_at_level_debug(
     assert {line["path"] for line in lines.ended(5)} == {*paths, "/v1/models"}
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "level"),
-    [("/ready", 503, "DEBUG"), ("/health", 200, "DEBUG"), ("/health", 500, "WARNING"), ("/x", 404, "INFO")],
-)
-def test_a_probe_that_is_refused_repeats_nothing(path: str, status: int, level: str) -> None:
-    record = RequestRecord("req_1", "GET", path, {}, "127.0.0.1")
-    record.answered(status)
-    assert logging.getLevelName(record._level()) == level
-
-
 def test_the_name_of_the_key_is_in_the_line_and_the_key_is_not(lines: Lines, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("sk-secret-of-alice name=alice\n")

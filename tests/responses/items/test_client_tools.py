@@ -166,7 +166,13 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"type": "namespace", "name": "a"}, "tools[0].tools", "array"),
     ({**CRM, "tools": [{"type": "shell"}]}, "tools[0].tools[0].type", "'function' and 'custom'"),
     ({**CRM, "tools": [FREE, FREE]}, "tools", "twice"),
-    ({"type": "shell", "environment": {"type": "container_auto"}}, "tools[0].environment", "the client does"),
+    ({"type": "shell", "environment": {"type": "vm"}}, "tools[0].environment.type", "'container_auto'"),
+    ({"type": "shell", "environment": {"type": "container_auto"}}, "tools", "--python auto"),
+    (
+        {"type": "shell", "environment": {"type": "container_reference"}},
+        "tools[0].environment.container_id",
+        "id",
+    ),
     ({"type": "shell", "environment": SKILLS}, "tools[0].environment.skills[0]", "path"),
 ]
 

@@ -16,16 +16,25 @@ from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import check_stream
 from tests.doubles.pages import reference
 from tests.doubles.serving import scripted
+from tests.doubles.tools.scripted_tool import Scripted
 from tests.responses.conftest import PYTHON, Echoes, Make, Summariser, with_tool
+from tools.tool import ToolCall, ToolOutput
 
 THOUGHT = "<|channel|>analysis<|message|>A greeting.<|end|><|start|>assistant"
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 FUNCTION = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>'
 SUM = "<|channel|>analysis to=python code<|message|>2+2<|call|>"
+LIST = '<|channel|>commentary to=shell.exec code<|message|>{"commands": ["ls"]}<|call|>'
+SHELL = {"type": "shell", "environment": {"type": "container_auto"}}
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
 OPEN = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
 CITED = "<|channel|>final<|message|>It is deep【1†L0-L2】.<|return|>"
 SNAPSHOTS = Path(__file__).parent / "snapshots"  # streams of calls that clients run
+
+
+async def listing(_: ToolCall) -> ToolOutput:
+    printed = {"stdout": "a.txt", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
+    return ToolOutput("", details={"output": [printed]})
 
 
 async def test_the_reference_has_what_servers_send_and_nothing_else(
@@ -42,6 +51,7 @@ async def test_the_reference_has_what_servers_send_and_nothing_else(
     await send(Asking(THOUGHT + HELLO), reasoning={"summary": "auto"}, include=include)
     await send(Asking(FUNCTION), tools=[{"type": "function", "name": "f"}])
     await send(with_tool(scripted(SUM, HELLO)), tools=[PYTHON])
+    await send(with_tool(scripted(LIST, HELLO), Scripted(listing, "shell", ("exec",))), tools=[SHELL])
     ask = echoes(call("echo", text="hi"), call("fail", why="x"), HELLO)
     await send(ask, tools=[tool()])
     await send(ask, tools=[tool(require_approval="always")])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.errors import EngineUnavailable, EventsForgotten
+from gpt_oss_server.errors import EventsForgotten
 from gpt_oss_server.http.sse import encode
 from gpt_oss_server.runs.background.driven import BackgroundRun
 from gpt_oss_server.runs.background.runs import BackgroundRuns
@@ -16,6 +16,7 @@ from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.sql.events import EventLog, EventLogs
 from gpt_oss_server.stores.sql.sizes import statistics
 from gpt_oss_server.stores.sql.sweeper import Bounds
+from tests.doubles.random_tests.seeds import seeds
 from tests.doubles.waiting import until
 
 
@@ -86,7 +87,7 @@ async def read_some(log: EventLog, after: int, count: int) -> list[bytes]:
     return got
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds(60, proofs=300))
 async def test_any_split_of_live_and_replay_gives_the_same_events(seed: int) -> None:
     rng = random.Random(seed)
     total = rng.randrange(1, 60)
@@ -109,15 +110,6 @@ async def test_any_split_of_live_and_replay_gives_the_same_events(seed: int) -> 
         assert await read(log, after) == expected(after + 1, total)
 
 
-async def test_a_run_continues_without_readers() -> None:
-    background = runs()
-    log = await background.start(run := CountingRun("run", 50))
-    assert background.running("run") is run
-    await until(lambda: background.running("run") is None)
-    assert await read(log) == expected(0, 50)
-    assert await background.logs.open("run") is not None
-
-
 @pytest.mark.parametrize("here", [True, False], ids=["here", "by another process"])
 @pytest.mark.parametrize("after_ticks", range(12))
 async def test_a_run_can_be_stopped_at_any_time_and_its_readers_end(after_ticks: int, here: bool) -> None:
@@ -138,14 +130,6 @@ async def test_a_run_can_be_stopped_at_any_time_and_its_readers_end(after_ticks:
     await background.stop("run")
 
 
-async def test_a_run_that_is_already_ending_is_not_cancelled() -> None:
-    background = runs()
-    log = await background.start(run := CountingRun("run", 3))
-    await until(lambda: run.ending)
-    await background.stop("run")
-    assert await read(log) == expected(0, 3)
-
-
 async def test_a_run_that_breaks_ends_its_log(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(CountingRun):
         async def events(self) -> AsyncGenerator[list[dict[str, Any]], None]:
@@ -155,17 +139,6 @@ async def test_a_run_that_breaks_ends_its_log(caplog: pytest.LogCaptureFixture) 
     log = await runs().start(Broken("run", 9))
     assert await asyncio.wait_for(read(log), 5) == expected(0, 1)
     assert "a defect" in caplog.text
-
-
-async def test_the_number_of_simultaneous_runs_is_limited() -> None:
-    background = runs(max_running=2)
-    for name in "ab":
-        await background.start(CountingRun(name, 1_000_000))
-    with pytest.raises(EngineUnavailable, match="--background-max-runs"):
-        await background.start(CountingRun("c", 1))
-    await background.stop("a")
-    await background.start(CountingRun("c", 1))
-    await background.stop("b")
 
 
 async def used_bytes(background: BackgroundRuns[CountingRun]) -> int:
@@ -200,13 +173,6 @@ async def test_old_logs_are_evicted() -> None:
     await asyncio.sleep(0.1)
     assert await used_bytes(background) == 0
     assert await background.logs.open("run") is None
-
-
-async def test_closing_ends_all_runs() -> None:
-    background = runs()
-    logs = [await background.start(CountingRun(str(number), 5)) for number in range(3)]
-    await background.close()
-    assert [len(await read(log)) for log in logs] == [5, 5, 5]
 
 
 class Slow(CountingRun):
@@ -250,13 +216,6 @@ async def test_closing_waits_for_all_runs_concurrently(monkeypatch: pytest.Monke
         await background.start(Slow(str(number), 1))
     await background.close()
     assert not any(background.running(str(number)) for number in range(3))
-
-
-async def test_stopping_a_run_of_another_process_marks_its_log() -> None:
-    background = runs()
-    await background.logs.begin("elsewhere")
-    await background.stop("elsewhere")
-    assert await background.logs.append("elsewhere", 0, [b"event"]) is True
 
 
 @pytest.mark.parametrize("after_ticks", range(1, 40))

@@ -3,8 +3,8 @@ import { html, useEffect, useState } from "../vendor/preact.js";
 import { json } from "../lib/api.js";
 import { percent } from "../lib/token.js";
 import { notice, showPanel } from "../ui/view.js";
-import { layOut, runBoth } from "../workbench/bench.js";
-import { textOf, upTo } from "./rows.js";
+import { layOut, runInstead } from "../workbench/bench.js";
+import { onFrom, textOf, upTo } from "./rows.js";
 
 const PAUSE = 200; // milliseconds at a token before the server is asked about it
 
@@ -37,9 +37,8 @@ export function Inspector({ trace, token, asks = true }) {
     showPanel("workbench");
   };
   const instead = (id) => {
-    layOut([...upTo(trace, token).slice(0, -1), { id, text: textOf(trace, id) }]);
     showPanel("workbench");
-    runBoth().catch((error) => notice(error.message));
+    runInstead(upTo(trace, token).slice(0, -1), onFrom(trace, token), { id, text: textOf(trace, id) }).catch((error) => notice(error.message));
   };
   return html`<footer class="inspector" aria-live="polite">
     <button type="button" class="quiet onward" title="In the workbench, with other settings" onClick=${onward}>Continue from here</button>

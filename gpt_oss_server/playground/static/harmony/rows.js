@@ -94,8 +94,21 @@ function placed(tokens, response, before) {
 // All tokens up to one of them, with their texts.
 export function upTo(trace, { response, place }) {
   const all = response.generations.reduce((found, each) => found.concat(each.given, each.tokens), response.prompt);
-  return all.slice(0, place + 1).map((id) => ({ id, text: textOf(trace, id) }));
+  return named(trace, all.slice(0, place + 1));
 }
+
+// What the model wrote from a token on, until its completion ended.
+export function onFrom(trace, { response, place }) {
+  let end = response.prompt.length;
+  for (const { given, tokens } of response.generations) {
+    const start = end + given.length;
+    end = start + tokens.length;
+    if (place < end) return named(trace, tokens.slice(Math.max(0, place - start)));
+  }
+  return [];
+}
+
+const named = (trace, ids) => ids.map((id) => ({ id, text: textOf(trace, id) }));
 
 function addGeneration(packer, generation, number, place) {
   const { rows } = packer;

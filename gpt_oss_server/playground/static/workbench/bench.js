@@ -15,12 +15,13 @@ export const bench = createState({
   other: null, // the text of Run B's own prompt
   a: knobs(0, ""),
   b: knobs(1, 1),
-  runs: {},
+  runs: [], // side by side, each with its name
+  part: null, // of branches: the place at which they part; null: the runs A and B
 });
 
 // A request whose prompt cannot be shown leaves no other prompt in its place.
 export async function showPrompt() {
-  bench.set({ text: "", tokens: [], cut: null, runs: {} });
+  bench.set({ text: "", tokens: [], cut: null, runs: [], part: null });
   const { request } = bench.get();
   if (request.trimStart().startsWith("<|start|>")) await layOut(await tokenized(request.trim())); // a prompt already
   else await layOut(await rendered(parseRequest(request)));
@@ -29,7 +30,17 @@ export async function showPrompt() {
 
 // Puts tokens on the bench that a model has seen or written.
 export function layOut(tokens) {
-  bench.set({ text: tokens.map((token) => token.text).join(""), tokens, cut: tokens.length - 1, runs: {} });
+  bench.set({ text: tokens.map((token) => token.text).join(""), tokens, cut: tokens.length - 1, runs: [], part: null });
+}
+
+// What the model would have said after another token. The branches that part at one place stay side by side.
+export async function runInstead(stem, was, other) {
+  const part = stem.map((token) => token.id).join();
+  const before = bench.get().part === part ? bench.get().runs : [{ name: "As it was", tokens: was }];
+  layOut([...stem, other]);
+  const done = await one(bench.get().a);
+  const name = `${JSON.stringify(other.text)} instead`;
+  bench.set({ part, runs: [...before.filter((each) => each.name !== name), { ...done, name, tokens: [other, ...done.tokens] }] });
 }
 
 let due = 0;
@@ -46,7 +57,7 @@ export function editPrompt(text) {
 export async function runBoth() {
   const { a, b, other } = bench.get();
   const [first, second] = await Promise.all([one(a), one(b, other)]);
-  bench.set({ runs: { a: first, b: second } });
+  bench.set({ part: null, runs: [{ ...first, name: "Run A" }, { ...second, name: "Run B" }] });
 }
 
 async function one(setting, own = null) {

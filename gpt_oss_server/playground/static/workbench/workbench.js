@@ -13,17 +13,21 @@ import { Strip } from "./strip.js";
 const SPELLINGS = [["curl", asCurl], ["Python", asPython], ["JavaScript", asJavaScript]];
 
 export function Workbench() {
-  const { request, text, tokens, cut, other, a, b, runs } = useShared(bench);
+  const { request, text, tokens, cut, other, a, b, runs, part } = useShared(bench);
   const [busy, setBusy] = useState(false);
   const place = useRef();
   // A reader who comes from a token in the tokens view sees that token first.
   useEffect(() => place.current.querySelector(".strip .t.last")?.scrollIntoView({ block: "center" }), []);
+  useEffect(() => {
+    if (part !== null) show(".results");
+  }, [runs, part]);
+  const show = (name) => place.current?.querySelector(name)?.scrollIntoView({ block: "start", behavior: "instant" });
   const guarded = (work, shows = null) => async () => {
     setBusy(true);
     notice("");
     try {
       await work();
-      if (shows) setTimeout(() => place.current?.querySelector(shows)?.scrollIntoView({ block: "start", behavior: "instant" }));
+      if (shows) setTimeout(() => show(shows));
     } catch (error) {
       notice(error.message);
     } finally {
@@ -32,7 +36,8 @@ export function Workbench() {
   };
   const take = (spell) => guarded(() => copy(spell(baseUrl(), parseRequest(request))));
   const edit = (event) => editPrompt(event.target.value).catch((error) => notice(error.message));
-  const differences = useMemo(() => runs.a && runs.b && compared(runs.a.tokens.map((t) => t.id), runs.b.tokens.map((t) => t.id)), [runs]);
+  // Each beside the first; the first beside the newest.
+  const differences = useMemo(() => runs.map((run, at) => compared(idsOf(runs.at(at ? 0 : -1)), idsOf(run))), [runs]);
 
   return html`<div class="scroll workbench" ref=${place}>
     <label>A request: JSON of any API, curl, Python, or Harmony text<textarea class="mono" rows="5" spellcheck="false" value=${request} onInput=${(e) => bench.set({ request: e.target.value })}></textarea></label>
@@ -45,9 +50,16 @@ export function Workbench() {
       <label class="check"><input type="checkbox" checked=${other !== null} onChange=${(e) => bench.set({ other: e.target.checked ? text : null })} />Run B has a prompt of its own</label>
       ${other !== null && html`<label>The prompt of Run B<textarea class="mono" rows="8" spellcheck="false" value=${other} onInput=${(e) => bench.set({ other: e.target.value })}></textarea></label>`}
       <button type="button" class="primary" disabled=${busy || !tokens.length} onClick=${guarded(runBoth, ".results")}>${busy ? "Running…" : "Run both"}</button>`}
-    ${differences && html`<p class="faint results" role="status">${differences.first === null ? "Both runs are equal." : `The runs part at token ${differences.first + 1}.`}</p>
-      <div class="runs"><${Result} run=${runs.a} own=${differences.ownA} name="Run A" /><${Result} run=${runs.b} own=${differences.ownB} name="Run B" /></div>`}
+    ${runs.length > 0 && html`<p class="faint results" role="status">${summary(part, differences[0].first)}</p>
+      <div class="runs">${runs.map((run, at) => html`<${Result} key=${run.name} run=${run} own=${differences[at].ownB} />`)}</div>`}
   </div>`;
+}
+
+const idsOf = (run) => run.tokens.map((token) => token.id);
+
+function summary(part, first) {
+  if (part !== null) return "What it said, and what it would have said. Another alternative of the same token joins them.";
+  return first === null ? "Both runs are equal." : `The runs part at token ${first + 1}.`;
 }
 
 function Knobs({ name, value, set }) {
@@ -59,5 +71,5 @@ function Knobs({ name, value, set }) {
     <label>Effort<select value=${value.effort} onChange=${field("effort")}><option value="">as it is</option>${["low", "medium", "high"].map((e) => html`<option value=${e}>${e}</option>`)}</select></label></div></fieldset>`;
 }
 
-const Result = ({ run: done, own, name }) => html`<div><p class="faint">${name}: ${done.tokens.length} tokens, ${done.seconds.toFixed(2)} s, ${done.finish}</p>
-  <${Strip} tokens=${done.tokens} own=${own} label=${`Tokens of ${name}`} /></div>`;
+const Result = ({ run: { name, tokens, seconds, finish }, own }) => html`<div><p class="faint">${name}: ${tokens.length} tokens${finish && `, ${seconds.toFixed(2)} s, ${finish}`}</p>
+  <${Strip} tokens=${tokens} own=${own} label=${`Tokens of ${name}`} /></div>`;
