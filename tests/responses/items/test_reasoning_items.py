@@ -149,7 +149,6 @@ def test_a_changed_blob_is_rejected() -> None:
         raw[at] ^= 1
         assert unsealed_reasoning(sealer, base64.urlsafe_b64encode(raw).decode()) is None
         raw[at] ^= 1
-    assert unsealed_reasoning(sealer, sealer.seal("reasoning", b"123")) is None, "no whole tokens"
     assert unsealed_reasoning(sealer, sealer.seal("another purpose", bytes(8))) is None
 
 
