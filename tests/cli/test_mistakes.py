@@ -24,7 +24,6 @@ WRONG_LINES = {
     "serve --port": "--port needs a value.",
     "chat --effort huge": "--effort is none, minimal, low, medium, high, xhigh or max, not 'huge'.",
     "render --json --tokens x": "--tokens and --json exclude each other.",
-    "completion tcsh": "SHELL is bash, zsh or fish, not 'tcsh'.",
 }
 # What the error holds, by the line.
 WRONG_WORDS = {
