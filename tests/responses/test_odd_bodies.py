@@ -106,10 +106,10 @@ MESSAGES = [
 OPTIONS = {"chat_template_kwargs": {"date": "x"}, "stream_options": {"include_usage": True}}
 OPTIONS |= {"logit_bias": {"1": 1}, "metadata": {"a": "b"}, "reasoning": {"effort": "low"}}
 CHAT: dict[str, Any] = {"messages": MESSAGES, "tools": [TOOL], "stop": ["a"], **OPTIONS}
-PLAIN: dict[str, Any] = {"prompt": ["a", [1, 2]], "stop": "x", "logprobs": 1, "best_of": 1, "max_tokens": 3}
+PLAIN: dict[str, Any] = {"prompt": ["a", [1, 2]], "stop": "x", "logprobs": 1, "max_tokens": 3}
 MORE = (
-    "tool_choice functions function_call web_search_options response_format modalities audio seed n echo "
-    "truncate_prompt_tokens top_logprobs logprobs response_prefix continue_final_message verbosity store"
+    "tool_choice web_search_options response_format modalities audio seed n echo "
+    "truncate_prompt_tokens top_logprobs logprobs continue_final_message verbosity store"
 )
 
 
