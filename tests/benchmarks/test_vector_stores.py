@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
-from gpt_oss_server.stores.documents.words import words_of_query
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from gpt_oss_server.stores.vector_stores import Entry, Passage, VectorStore
+from tools.words import words_of_query
 
 pytestmark = pytest.mark.benchmark
 PASSAGES, FILES, WORDS, QUERIES = 100_000, 1_000, 60, 60
