@@ -20,7 +20,7 @@ from gpt_oss_server.stores.documents.files import Files
 from gpt_oss_server.stores.documents.folder import FileFolder
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.kinds.places import kept_where, sqlite_file
-from gpt_oss_server.stores.kinds.table import open_store
+from gpt_oss_server.stores.kinds.table import open_stores
 from gpt_oss_server.stores.memory.connection import ConnectionStore
 from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.postgres.database import PostgresDatabase
@@ -75,7 +75,7 @@ async def test_sqlite_without_a_path_is_in_the_state_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    stores, file = open_store("sqlite", Settings(store="sqlite")), sqlite_file("sqlite")
+    stores, file = open_stores(Settings(store="sqlite")), sqlite_file("sqlite")
     assert file == tmp_path / "state" / "gpt-oss-server" / "store.sqlite"
     assert (file.exists(), file.parent.stat().st_mode & 0o777) == (True, 0o700)
     assert str(file) in kept_where("sqlite")
