@@ -28,6 +28,7 @@ from gpt_oss_server.stores.sql.allowances import Allowances, Charge
 from gpt_oss_server.stores.sql.completions import Completions
 from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sql.events import EventLogs
+from gpt_oss_server.stores.sql.queues.batches import Batches
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
@@ -259,6 +260,21 @@ class TestFiles(OnEachDatabase, FilesContract):
 class TestVectorStores(OnEachDatabase, VectorStoresContract):
     async def make(self) -> VectorStores:
         return VectorStores(self.database)
+
+
+class TestBatches(OnEachDatabase):
+    database: Database
+
+    async def test_batches_that_ended_long_ago_are_swept(self) -> None:
+        batches = Batches(self.database)
+        for name in ("ended", "open", "unclaimed"):
+            await batches.add({"id": name, "status": "in_progress", "request_counts": {}}, {})
+        ended, _ = await batches.claim(3_600), await batches.claim(60)
+        assert ended is not None
+        await batches.change(ended, status="completed")
+        for age, left in ((60.0, {"ended", "open", "unclaimed"}), (0.0, {"open", "unclaimed"})):
+            await Sweeper(self.database, Bounds(age=age)).sweep()
+            assert {each["id"] for each in await batches.page(None, 9) or ()} == left
 
 
 class TestEmbedded(OnEachDatabase, EmbeddedContract):
