@@ -213,7 +213,7 @@ web-test: $(VENV)/.developing
 # LLAMA_SERVER=PATH VLLM=PATH: the program, if it is not on the path. Without it, the tests are skipped. Codex takes
 # part if `make clients` has installed it.
 engines: $(VENV)/.developing
-	@$(BIN)/python -m pytest -rs -m engines tests/inference/backends tests/inference/started tests/e2e tests/clients
+	@$(BIN)/python -m pytest -rs -m engines tests/inference/backends tests/inference/started tests/embeddings tests/e2e tests/clients
 
 # Ray in an environment of its own, which finds the project's packages after its own.
 $(VENV)/ray/.installed: tests/deploy/ray.txt constraints.txt | $(VENV)/.developing $(UV)

@@ -47,9 +47,6 @@ CLI_HEAD = f"""{NOTE}
 
 Exit codes: 0 for success; 1 for a failure, which a sentence on standard error explains; 2 for a wrong command
 line or setting; 130 for an interrupt. `serve` has further ones: see [the life of a server](lifecycle.md).
-
-bash, zsh and fish complete commands, flags and their values with Tab:
-[`gpt-oss-server completion`](#gpt-oss-server-completion).
 """
 
 BF16 = 2  # bytes

@@ -27,7 +27,7 @@ AT_ONCE = 16  # texts of one request
 _SECONDS = 120.0  # for an answer; a CPU takes seconds for a batch of passages
 _QUERY_SECONDS = 10.0
 _TOO_LONG = (400, 413, 422, 500)  # what servers answer to a text that their model cannot read
-_SHORT = 256  # characters that every model reads
+_SHORT = 64  # characters that every model reads
 _log = logging.getLogger(__name__)
 
 

@@ -60,11 +60,11 @@ class Samples:
 
 def samples() -> Samples:
     found = Samples()
-    speller = Speller(load_encoding(), as_ids=False)
+    speller = Speller(load_encoding())
     scored = Detail(
         speller=speller,
         reasoning_speller=speller,
-        summary="auto",
+        summary=True,
         seal=lambda message: "…",
     )
     for detail in (Detail(), scored, Detail(reasoning_events=REASONING_EVENTS["open-responses"])):

@@ -13,10 +13,9 @@ import sys
 from collections.abc import Sequence
 
 from gpt_oss_server import __version__
-from gpt_oss_server.cli.commands import completion
 from gpt_oss_server.cli.line.corrections import PROGRAM, corrected, expanded
 from gpt_oss_server.cli.line.flags import passed_on, settle_words, whole_switches
-from gpt_oss_server.cli.parser import COMMANDS, build_parser
+from gpt_oss_server.cli.parser import build_parser
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.own_packages import foreign_packages
 from gpt_oss_server.settings import Settings, SettingsError, misspelt_variables, read_configuration
@@ -31,8 +30,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         start = f"Start from another folder, or with the command `{PROGRAM}`"
         console.err(f"{foreign} {start}, which does not look in the current one.")
         return 1
-    if asked := os.environ.get(completion.ASKS):
-        return completion.answer(asked, build_parser().subcommands, COMMANDS)
     words, rest = passed_on(whole_switches(expanded(sys.argv[1:] if argv is None else argv)))
     parser = build_parser(everything="--help-all" in words)
     if correction := corrected(words, parser.subcommands):

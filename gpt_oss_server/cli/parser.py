@@ -29,7 +29,6 @@ COMMANDS = {
     "bench": "measure how fast a model runs here",
     "config": "show the settings in force",
     "doctor": "check what works on this machine",
-    "completion": "complete this command line with Tab",
     "version": "show the versions in use",
 }
 INTRODUCTION = """\

@@ -133,7 +133,7 @@ def bind(
             bodies[recipient] = _form(grammars, form)
     callees = _callees(wanted, bodies)
     if wanted.must_call and not callees:
-        raise InvalidRequest("A call is required, but no tool can be called.", param=wanted.choice_param)
+        raise InvalidRequest("A call is required, but no tool can be called.", param="tool_choice")
     guided: Sequence[Callee] = callees
     if guides and grammars is not None and (enforces or notation is not None):
         guided = _guided(grammars, wanted, callees)

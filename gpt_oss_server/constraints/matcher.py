@@ -109,10 +109,17 @@ class Grammars:
             raise GrammarError(_first_line(matcher))
         return CompiledGrammar(matcher)
 
+    def misfit(self, grammar: CompiledGrammar, text: str) -> str | None:
+        """What of the text does not fit, from there to its end; None if the whole text is in the grammar."""
+        matcher, tokens = grammar.matcher.deep_copy(), self._tokenizer.tokenize_str(text)
+        fitting = matcher.try_consume_tokens(tokens)
+        if fitting == len(tokens) and matcher.is_accepting():
+            return None
+        return str(self._tokenizer.decode_str(tokens[fitting:]))
+
     def matches(self, grammar: CompiledGrammar, text: str) -> bool:
         """Whether the whole text is in the grammar."""
-        matcher, tokens = grammar.matcher.deep_copy(), self._tokenizer.tokenize_str(text)
-        return bool(matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting())
+        return self.misfit(grammar, text) is None
 
     def problem(self, lark: str) -> str | None:
         """What is wrong with a grammar, checked without the vocabulary; None if nothing is."""

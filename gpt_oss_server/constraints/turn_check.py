@@ -1,13 +1,20 @@
-"""Checks whether a finished turn has the required form, for engines that do not enforce grammars."""
+"""Checks whether a finished turn has the required form, for engines that do not enforce grammars.
 
+llguidance judges texts here as it masks tokens elsewhere: what is enforced and what is checked is the same.
+"""
+
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from gpt_oss_server.constraints.grammar import Body, JsonBody, TextBody
-from gpt_oss_server.constraints.json_check import JsonCheck
+from gpt_oss_server.constraints.grammar import Body, JsonBody, TextBody, schema_json
 from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.harmony.events import Header
-from gpt_oss_server.json_values import read_json_text
+from gpt_oss_server.json_values import MAX_DEPTH, read_json_text, resolve
+
+_EXACT = 2**53  # the first number that JSON's readers may round
+_SHOWN = 40  # characters of what does not fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +71,38 @@ class TurnCheck:
         except ValueError as error:
             return f"it is not JSON ({error})"
         assert self.grammars is not None
-        return JsonCheck(body.schema, self.grammars).problem(value)
+        return json_problem(self.grammars, body.schema, value)
 
     def _follows(self, body: TextBody | None, text: str) -> bool:
         if body is None:
             return True
         assert self.grammars is not None
         return self.grammars.matches(self.grammars.compile(body.lark), text)
+
+
+def json_problem(grammars: Grammars, schema: Mapping[str, Any], value: Any) -> str | None:
+    """Why a JSON value does not fit a schema that `schema_support` has read: llguidance judges its text."""
+    text = json.dumps(_ordered(value, schema, schema, 0), ensure_ascii=False)
+    misfit = grammars.misfit(grammars.compile(f"start: %json {schema_json(schema)}\n"), text)
+    if misfit is None:
+        return None
+    return f"{misfit[:_SHOWN]!r} does not fit where it stands" if misfit else "it is not complete"
+
+
+def _ordered(value: Any, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
+    """The value as llguidance wants it: properties in the schema's order, and whole numbers as such."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
+        return int(value)
+    if not isinstance(schema, dict) or depth > MAX_DEPTH:
+        return value
+    if "$ref" in schema:
+        return _ordered(value, resolve(root, schema["$ref"]), root, depth + 1)
+    if isinstance(value, list):
+        first, rest = schema.get("prefixItems", []), schema.get("items")
+        schemas = [*first, *[rest] * (len(value) - len(first))]
+        return [_ordered(each, of, root, depth + 1) for each, of in zip(value, schemas, strict=False)]
+    if not isinstance(value, dict):
+        return value
+    properties, rest = schema.get("properties", {}), schema.get("additionalProperties")
+    names = dict.fromkeys((*(name for name in properties if name in value), *value))
+    return {name: _ordered(value[name], properties.get(name, rest), root, depth + 1) for name in names}

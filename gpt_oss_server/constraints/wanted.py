@@ -47,7 +47,6 @@ class Wanted:
     must_call: bool = False
     only: frozenset[str] | None = None  # the only recipients that may be called; None: all; empty: no call
     parallel: bool = False  # several calls in one generation
-    choice_param: str = "tool_choice"
     bounds_reasoning: bool = False  # limits reasoning to a number of tokens
     answers_only: bool = False  # one final message, without reasoning
     # The tokens with which the request begins the turn, and the parameter that held their text.
@@ -76,4 +75,4 @@ class Wanted:
             return self.answer.param
         if self.forms:
             return next(iter(self.forms.values())).param
-        return self.choice_param if self.must_call or self.only is not None else "tools"
+        return "tool_choice" if self.must_call or self.only is not None else "tools"

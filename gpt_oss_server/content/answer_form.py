@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from gpt_oss_server.constraints.text_grammar import choice_grammar
 from gpt_oss_server.constraints.wanted import Schema, TextGrammar
-from gpt_oss_server.content.dialect import FLAT, Dialect
+from gpt_oss_server.content.nested import check_flat
 from gpt_oss_server.content.tools import ANY_OBJECT
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.declarations import ResponseFormat
@@ -28,9 +28,7 @@ class AnswerFormat:
     declared: tuple[ResponseFormat, ...] = ()  # the prompt's declarations
 
 
-def answer_format(
-    wanted: Mapping[str, Any] | None, where: str = "text.format", dialect: Dialect = FLAT
-) -> AnswerFormat:
+def answer_format(wanted: Mapping[str, Any] | None, where: str = "text.format") -> AnswerFormat:
     if wanted is None:
         return AnswerFormat()
     match wanted.get("type", "text"):
@@ -39,7 +37,7 @@ def answer_format(
         case "json_object":
             return _json_object(wanted.get("schema"), where)
         case "json_schema":
-            return _json_schema(*dialect.json_schema(wanted, where))
+            return _json_schema(wanted, where)
         case kind:
             raise UnsupportedField(
                 f"`{where}.type`: {kind!r:.80} is not served by this server. Use 'text', "
@@ -57,6 +55,7 @@ def _json_object(schema: Any, where: str) -> AnswerFormat:
 
 
 def _json_schema(wanted: Mapping[str, Any], where: str) -> AnswerFormat:
+    check_flat(wanted, where, "name")
     name = wanted.get("name")
     if not isinstance(name, str) or not name:
         raise InvalidRequest(f"`{where}.name` must be a string.", param=f"{where}.name")
@@ -75,10 +74,10 @@ def _schema(schema: Any, where: str) -> dict[str, Any]:
 
 
 def requested_answer(
-    forms: Mapping[str, tuple[FormKind, Any]], wanted: Mapping[str, Any] | None, where: str, dialect: Dialect
+    forms: Mapping[str, tuple[FormKind, Any]], wanted: Mapping[str, Any] | None, where: str
 ) -> AnswerFormat:
     """`wanted` is the API's own field for the format, at the place `where`; `forms` are all others."""
-    answer = answer_format(wanted, where, dialect)
+    answer = answer_format(wanted, where)
     names = [*([where] if answer.form is not None else []), *forms]
     if len(names) > 1:
         raise InvalidRequest(

@@ -14,17 +14,14 @@ LEAST = -9999.0  # in place of minus infinity, which JSON lacks; as OpenAI does
 
 
 class Speller:
-    def __init__(self, encoding: Encoding, *, as_ids: bool) -> None:
+    def __init__(self, encoding: Encoding) -> None:
         self._encoding = encoding
-        self._as_ids = as_ids
 
     def entry(self, scored: TokenLogprob) -> dict[str, Any]:
         top = [self._one(token, logprob) for token, logprob in scored.top]
         return {**self._one(scored.token, scored.logprob), "top_logprobs": top}
 
     def spelt(self, token: int) -> str:
-        if self._as_ids:
-            return f"token_id:{token}"
         return self._encoding.token_bytes([token]).decode("utf-8", "replace")
 
     def spelt_distinctly(self, token: int) -> str:
@@ -33,7 +30,7 @@ class Speller:
         Otherwise they would all be U+FFFD, and no client could find a token among its alternatives.
         """
         raw = self._encoding.token_bytes([token])
-        if self._as_ids or _is_text(raw):
+        if _is_text(raw):
             return self.spelt(token)
         return "bytes:" + "".join(chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in raw)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpt_oss_server.constraints.wanted import ClientCall, Schema, TextGrammar
-from gpt_oss_server.content.dialect import Fields
+from gpt_oss_server.content.nested import Fields, check_flat
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.declarations import FUNCTIONS, FunctionTool, ToolNamespace
 
@@ -175,6 +175,7 @@ def described(kind: str, description: str) -> Tool:
 
 
 def tool_name(tool: Fields, where: str) -> str:
+    check_flat(tool, where, "name")
     name = tool.get("name")
     if not isinstance(name, str) or not _NAME.match(name):
         raise InvalidRequest(

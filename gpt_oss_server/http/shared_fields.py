@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.fields import Body, Boolean, Effort, Integer, Number, optional, required
 from gpt_oss_server.http.unserved import NEVER, NotServed
 from gpt_oss_server.ids import CHOSEN
@@ -58,9 +58,7 @@ class GenerationFields(Body):
     repetition_penalty: Annotated[Number, Field(gt=0, le=10)] | None = optional(
         "Divides the scores of tokens that the prompt or the output has; 1 changes nothing."
     )
-    logit_bias: dict[str, Any] | list[Any] | None = optional(
-        "Adds to the scores of tokens: an object of token ids or texts, or a list of pairs. `false` is -100."
-    )
+    logit_bias: dict[str, Any] | None = optional("Adds to the scores of tokens, by their ids.")
     min_tokens: Annotated[Integer, Field(ge=0)] | None = optional(
         "The output does not end before it has this many tokens."
     )
@@ -91,9 +89,7 @@ _FORMS: dict[str, FormKind] = {
     "guided_grammar": "grammar",
     "json_schema": "json",
     "regex": "regex",
-    "regex_pattern": "regex",
     "grammar": "grammar",
-    "grammar_string": "grammar",
     "ebnf": "grammar",
 }
 _NESTED_FORMS: dict[str, FormKind] = {
@@ -136,9 +132,7 @@ class FormFields(Body):
     guided_grammar: str | None = optional("The answer follows this grammar.")
     json_schema: dict[str, Any] | str | None = optional("The answer is JSON of this schema.")
     regex: str | None = optional("The answer matches this regular expression.")
-    regex_pattern: str | None = optional("The answer matches this regular expression.")
     grammar: str | None = optional("The answer follows this grammar.")
-    grammar_string: str | None = optional("The answer follows this grammar.")
     ebnf: str | None = optional("The answer follows this grammar.")
 
     @property
@@ -157,7 +151,6 @@ class FormFields(Body):
 
 class StreamOptions(Body):
     include_usage: Boolean | None = optional("The last chunk has the usage and no choices.")
-    continuous_usage_stats: Boolean | None = optional("Each chunk has the usage of its choice so far.")
     include_obfuscation: Boolean | None = optional("Changes nothing: a stream has no padding.")
 
 
@@ -167,16 +160,12 @@ class ChoiceFields(Body):
     n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = optional(
         "The number of choices. Their seeds are `seed`, `seed + 1`, and so on."
     )
-    best_of: Annotated[Integer, Field(ge=1)] | None = optional("Only the value of `n` is served.")
     stop: str | list[str] | None = optional("Texts at which the answer ends. The answer leaves them out.")
     include_stop_str_in_output: Boolean | None = optional(
         "The answer keeps the text, or the token, that ended it."
     )
     prompt_logprobs: Alternatives | None = optional(
         "The log-probability of each prompt token, and of this many of the likeliest in its place."
-    )
-    return_tokens_as_token_ids: Boolean | None = optional(
-        "Log-probabilities name tokens by id, as `token_id:13225`."
     )
     return_token_ids: Boolean | None = optional(
         "The answer has the ids of the prompt's and of its own tokens."
@@ -193,10 +182,6 @@ class ChoiceFields(Body):
     @property
     def includes_usage(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)
-
-    @property
-    def counts_usage(self) -> bool:
-        return bool(self.stream_options and self.stream_options.continuous_usage_stats)
 
 
 class Reasoning(Body):
@@ -263,11 +248,6 @@ class TurnFields(Body):
     @property
     def debug(self) -> bool:
         return bool((self.metadata or {}).get(_DEBUG))
-
-
-def check_best_of(request: ChoiceFields) -> None:
-    if request.best_of not in (None, request.n or 1):
-        raise UnsupportedField("`best_of` must equal `n`: every choice is returned.", param="best_of")
 
 
 def check_stops(stops: tuple[str, ...], where: str = "stop") -> None:

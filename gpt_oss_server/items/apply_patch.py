@@ -6,7 +6,6 @@ Takes the declared tool, or a call and its output of a request, or JSON as the m
 
 from typing import Any
 
-from gpt_oss_server.content.dialect import Dialect
 from gpt_oss_server.content.tools import RequestTools, Tool, described, object_schema, shaped_tool
 from gpt_oss_server.items.builder import (
     Event,
@@ -87,7 +86,7 @@ _ENFORCED: Tool = {
 """Stricter than the schema in the prompt."""
 
 
-def _read_tool(tool: Tool, where: str, tools: RequestTools, _: Dialect) -> None:
+def _read_tool(tool: Tool, where: str, tools: RequestTools) -> None:
     """A tool that the client runs, whose shape the API fixes."""
     tools.declare(shaped_tool(tool, where, _DESCRIPTION, _ARGUMENTS, enforced=_ENFORCED))
 

@@ -15,7 +15,7 @@ from gpt_oss_server.http.validation import text_field
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Event, EventTexts, Item, WholeItem
 from gpt_oss_server.items.conversation import Conversation
-from gpt_oss_server.items.kind import NO_MESSAGE, ItemKind, ItemType, replaced_by
+from gpt_oss_server.items.kind import ItemKind, ItemType
 from gpt_oss_server.stores.sealing import Sealer
 
 _PREFIX = "cmp"
@@ -97,12 +97,11 @@ def _read_trigger(item: Item, where: str, conversation: Conversation) -> None:
     conversation.compacts = True
 
 
-_OUTLINE = replaced_by(NO_MESSAGE)
 COMPACTION = ItemKind(
     (
-        ItemType("compaction", _read, _PREFIX, outline=_OUTLINE),
-        ItemType("compaction_summary", _read, outline=_OUTLINE),  # its name in older clients
-        ItemType("context_compaction", _read_context, outline=_OUTLINE),
+        ItemType("compaction", _read, _PREFIX),
+        ItemType("compaction_summary", _read),  # its name in older clients
+        ItemType("context_compaction", _read_context),
         ItemType("compaction_trigger", _read_trigger),
     )
 )

@@ -7,7 +7,7 @@ Takes a declared tool, or a call and its output of a request, or text as the mod
 from typing import ClassVar
 
 from gpt_oss_server.constraints.wanted import TextGrammar
-from gpt_oss_server.content.dialect import FLAT, Dialect, Fields
+from gpt_oss_server.content.nested import Fields
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.content.tools import (
     ClientTool,
@@ -23,7 +23,7 @@ from gpt_oss_server.harmony.declarations import FunctionTool
 from gpt_oss_server.http.validation import text_field
 from gpt_oss_server.items.builder import EventTexts, Item, WrittenCall
 from gpt_oss_server.items.conversation import Conversation, function_recipient, read_output
-from gpt_oss_server.items.kind import ItemKind, ToolType, call_output, client_call, emptied
+from gpt_oss_server.items.kind import ItemKind, ToolType, call_output, client_call
 
 _RAW = "Call it with the text itself, not as JSON."
 
@@ -42,23 +42,19 @@ class CustomCallBuilder(WrittenCall):
     event = "response.custom_tool_call_input"
 
 
-def custom_tool(
-    written: Fields, where: str, namespace: str | None = None, *, dialect: Dialect = FLAT
-) -> ClientTool:
-    tool, where = dialect.tool(written, where, "custom")
+def custom_tool(tool: Fields, where: str, namespace: str | None = None) -> ClientTool:
     name = tool_name(tool, where)
     check(tool, where, "description", str, "a string")
     check(tool, where, "format", dict, "an object")
-    form = _text_form(tool.get("format") or {"type": "text"}, f"{where}.format", dialect)
+    form = _text_form(tool.get("format") or {"type": "text"}, f"{where}.format")
     lines = [tool.get("description"), _RAW, _rule(form)]
     declared = FunctionTool(name, "\n".join(line for line in lines if line), {"type": "string"})
     echo = {**without_nulls(tool), "type": "custom", "format": tool.get("format") or {"type": "text"}}
     return named_tool("custom", tool, namespace, declared, form, echo)
 
 
-def _text_form(written: Fields, where: str, dialect: Dialect) -> TextGrammar | None:
-    kind, fields, where = dialect.text_format(written, where)
-    match kind:
+def _text_form(fields: Fields, where: str) -> TextGrammar | None:
+    match fields.get("type"):
         case "text":
             return None
         case "grammar":
@@ -73,7 +69,7 @@ def _text_form(written: Fields, where: str, dialect: Dialect) -> TextGrammar | N
                     f"`{where}.definition` must be a non-empty string.", param=f"{where}.definition"
                 )
             return TextGrammar(syntax, definition, f"{where}.definition")
-        case _:
+        case kind:
             raise InvalidRequest(
                 f"`{where}.type` must be 'text' or 'grammar', not {kind!r:.80}.", param=f"{where}.type"
             )
@@ -88,9 +84,9 @@ def _rule(form: TextGrammar | None) -> str | None:
     return f"The text must follow this Lark grammar:\n{form.definition}"
 
 
-def _read_tool(tool: Tool, where: str, tools: RequestTools, dialect: Dialect) -> None:
+def _read_tool(tool: Tool, where: str, tools: RequestTools) -> None:
     """A tool that the client runs on a text, which may have a grammar."""
-    tools.declare(custom_tool(tool, where, dialect=dialect))
+    tools.declare(custom_tool(tool, where))
 
 
 def _read_call(item: Item, where: str, conversation: Conversation) -> None:
@@ -103,7 +99,7 @@ def _read_call(item: Item, where: str, conversation: Conversation) -> None:
 
 CUSTOM_CALL = ItemKind(
     items=(
-        client_call(CustomCallBuilder.kind, _read_call, CustomCallBuilder.prefix, emptied(input="")),
+        client_call(CustomCallBuilder.kind, _read_call, CustomCallBuilder.prefix),
         call_output("custom_tool_call_output", read_output, "ctco"),
     ),
     tools=(ToolType("custom", _read_tool, CustomCallBuilder),),

@@ -22,7 +22,7 @@ from gpt_oss_server.errors import InvalidRequest, NotFound
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
 from gpt_oss_server.items.conversation import NOT_KEPT, Conversation
 from gpt_oss_server.items.hosted import HostedCall
-from gpt_oss_server.items.kind import NO_CALL, ItemKind, ItemType, completed, replaced_by
+from gpt_oss_server.items.kind import ItemKind, ItemType, completed
 from gpt_oss_server.json_values import dicts_of, read_json_text
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.documents.words import words_in, words_of_query
@@ -223,6 +223,4 @@ def _read_call(item: Item, where: str, conversation: Conversation) -> None:
     )
 
 
-FILE_SEARCH_CALL = ItemKind(
-    (ItemType("file_search_call", _read_call, "fs", listed=completed, outline=replaced_by(NO_CALL)),)
-)
+FILE_SEARCH_CALL = ItemKind((ItemType("file_search_call", _read_call, "fs", listed=completed),))

@@ -7,7 +7,7 @@ Returns a `ClientTool`, segments, or the item and its events.
 from typing import ClassVar
 
 from gpt_oss_server.constraints.wanted import Schema
-from gpt_oss_server.content.dialect import FLAT, Dialect, Fields
+from gpt_oss_server.content.nested import Fields
 from gpt_oss_server.content.tools import (
     ANY_OBJECT,
     ClientTool,
@@ -28,7 +28,6 @@ from gpt_oss_server.items.kind import (
     call_output,
     client_call,
     completed,
-    emptied,
     with_json_arguments,
 )
 
@@ -50,10 +49,7 @@ class FunctionCallBuilder(WrittenCall):
         return {"type": f"{self.event}.done", "name": self._called["name"], "arguments": text}
 
 
-def function_tool(
-    written: Fields, where: str, namespace: str | None = None, *, dialect: Dialect = FLAT
-) -> ClientTool:
-    tool, where = dialect.tool(written, where, "function")
+def function_tool(tool: Fields, where: str, namespace: str | None = None) -> ClientTool:
     name = tool_name(tool, where)
     check(tool, where, "description", str, "a string")
     check(tool, where, "parameters", dict, "a JSON schema object")
@@ -75,9 +71,9 @@ def unknown_function(recipient: str) -> ClientTool:
     return ClientTool("function", name, recipient, FunctionTool(name))
 
 
-def _read_tool(tool: Tool, where: str, tools: RequestTools, dialect: Dialect) -> None:
+def _read_tool(tool: Tool, where: str, tools: RequestTools) -> None:
     """A function that the client runs; with `strict`, its arguments fit `parameters`."""
-    tools.declare(function_tool(tool, where, dialect=dialect))
+    tools.declare(function_tool(tool, where))
 
 
 def _read_call(item: Item, where: str, conversation: Conversation) -> None:
@@ -93,7 +89,6 @@ FUNCTION_CALL = ItemKind(
             FunctionCallBuilder.kind,
             _read_call,
             FunctionCallBuilder.prefix,
-            emptied(arguments="{}"),
             listed=lambda item: completed(with_json_arguments(item)),
         ),
         call_output("function_call_output", read_output, "fco"),

@@ -8,14 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from gpt_oss_server.content.dialect import Dialect
 from gpt_oss_server.content.tools import RequestTools, Tool, check
 from gpt_oss_server.harmony.events import Channel
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.items.builder import Item, ItemBuilder
 from gpt_oss_server.items.conversation import NOT_KEPT, Conversation, ReadItem
-from gpt_oss_server.items.kind import NO_CALL, ItemKind, ItemType, ReadTool, ToolType, completed, replaced_by
+from gpt_oss_server.items.kind import ItemKind, ItemType, ReadTool, ToolType, completed
 from gpt_oss_server.settings import Settings
 from tools.toolbox import Offer
 
@@ -135,9 +134,7 @@ class HostedTool:
         types = tuple(ToolType(name, _reader(self), namespace=self.namespace) for name in self.types)
         if self.item_type is None:
             return ItemKind(tools=types)
-        item = ItemType(
-            self.item_type, _call_reader(self), self.id_prefix, listed=completed, outline=replaced_by(NO_CALL)
-        )
+        item = ItemType(self.item_type, _call_reader(self), self.id_prefix, listed=completed)
         return ItemKind((item,), types)
 
     def item(self, call: HostedCall) -> ItemBuilder:
@@ -149,7 +146,7 @@ class HostedTool:
 
 
 def _reader(hosted: HostedTool) -> ReadTool:
-    def read(tool: Tool, where: str, tools: RequestTools, _: Dialect) -> None:
+    def read(tool: Tool, where: str, tools: RequestTools) -> None:
         """A tool that this server runs, if its operator has enabled it."""
         for key, kind, expected in hosted.fields:
             check(tool, where, key, kind, expected)

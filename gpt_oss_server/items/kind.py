@@ -1,6 +1,6 @@
 """The contract of item kinds: one frozen row for each, which all rooms read.
 
-A row has the types of its items and of the tools that declare it: how each is read, listed, outlined and
+A row has the types of its items and of the tools that declare it: how each is read, listed and
 built. docs/extending.md adds one. `hosted` is the contract of kinds whose calls run on this server.
 """
 
@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 from pydantic_core import to_json
 
-from gpt_oss_server.content.dialect import Dialect
 from gpt_oss_server.content.tools import ClientTool, RequestTools, Tool
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Item, ItemBuilder, ShapedCall
 from gpt_oss_server.items.conversation import ReadItem, read_action, read_json_output
 
-ReadTool = Callable[[Tool, str, RequestTools, Dialect], None]
+ReadTool = Callable[[Tool, str, RequestTools], None]
 """Adds a tool at this place of the body to the request's tools, or raises a 400."""
 BuildCall = Callable[[Ids, ClientTool], ItemBuilder]
 Change = Callable[[Item], Item]
@@ -36,8 +35,6 @@ class ItemType:
     """The prefix of ids."""
     listed: Change = unchanged
     """Adds the fields that lists have and clients may leave out."""
-    outline: Change = unchanged
-    """Replaces texts: the outline means the same to other items, and costs little to read."""
     needs_output: bool = False
     """Whether it is a call that the client must answer."""
     loads_tools: bool = False
@@ -78,27 +75,13 @@ def with_json_arguments(item: Item) -> Item:
     return {**item, "arguments": to_json(arguments).decode()} if isinstance(arguments, dict) else item
 
 
-def emptied(**fields: object) -> Change:
-    return lambda item: {**item, **fields}
-
-
-def replaced_by(placeholder: Item) -> Change:
-    return lambda item: {**placeholder, "id": item.get("id")}
-
-
-NO_MESSAGE: Item = {"type": "message", "role": "user", "content": ""}
-NO_CALL: Item = {"type": "image_generation_call"}  # a call that needs nothing and that nothing needs
-
-
-def client_call(
-    name: str, read: ReadItem, prefix: str, outline: Change, *, listed: Change = completed
-) -> ItemType:
+def client_call(name: str, read: ReadItem, prefix: str, *, listed: Change = completed) -> ItemType:
     """Calls that the client must answer."""
-    return ItemType(name, read, prefix, listed, outline, needs_output=True)
+    return ItemType(name, read, prefix, listed, needs_output=True)
 
 
 def call_output(name: str, read: ReadItem, prefix: str, *, listed: Change = completed) -> ItemType:
-    return ItemType(name, read, prefix, listed, emptied(output=""))
+    return ItemType(name, read, prefix, listed)
 
 
 def shaped_kind(
@@ -112,7 +95,6 @@ def shaped_kind(
     listed_output: Change = completed,
 ) -> ItemKind:
     """A tool that the client runs, whose shape the API fixes; `action` is the key of a call's arguments."""
-    read, outline = read_action(tool, action), emptied(**{action: {}})
-    call = client_call(f"{tool}_call", read, build.prefix, outline, listed=listed)
+    call = client_call(f"{tool}_call", read_action(tool, action), build.prefix, listed=listed)
     output = call_output(f"{tool}_call_output", read_json_output, output_prefix, listed=listed_output)
     return ItemKind((call, output), (ToolType(tool, read_tool, build),))

@@ -4,7 +4,6 @@ Takes the declared tool, or a call and its output of a request, or JSON as the m
 `ClientTool`, segments, or the item and its events.
 """
 
-from gpt_oss_server.content.dialect import Dialect
 from gpt_oss_server.content.tools import RequestTools, Tool, described, object_schema, shaped_tool
 from gpt_oss_server.items.builder import (
     Item,
@@ -51,7 +50,7 @@ _ARGUMENTS = object_schema(
 )
 
 
-def _read_tool(tool: Tool, where: str, tools: RequestTools, _: Dialect) -> None:
+def _read_tool(tool: Tool, where: str, tools: RequestTools) -> None:
     """A tool that the client runs, whose shape the API fixes."""
     tools.declare(shaped_tool(tool, where, _DESCRIPTION, _ARGUMENTS))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gpt_oss_server.content.dialect import Dialect
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.content.tools import RequestTools, Tool
 from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable
@@ -20,13 +19,10 @@ from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, WholeItem
 from gpt_oss_server.items.conversation import NOT_KEPT, Approved, Conversation
 from gpt_oss_server.items.kind import (
-    NO_MESSAGE,
     ItemKind,
     ItemType,
     ToolType,
     completed,
-    emptied,
-    replaced_by,
     with_json_arguments,
 )
 from tools.extras import how_to_install
@@ -155,7 +151,7 @@ class McpListBuilder(WholeItem):
         return {**self._item, "tools": []}, steps
 
 
-def _read_tool(tool: Tool, where: str, tools: RequestTools, _: Dialect) -> None:
+def _read_tool(tool: Tool, where: str, tools: RequestTools) -> None:
     """The tools of an MCP server, which this server calls."""
     try:
         from tools.mcp.endpoints import public_form
@@ -299,9 +295,8 @@ MCP = ItemKind(
             _read_call,
             _CALL_ID,
             lambda item: completed(with_json_arguments(item)),
-            emptied(arguments=None, output="", error=None),
         ),
-        ItemType(_LIST, _read_listing, _LIST_ID, outline=replaced_by(NO_MESSAGE)),
+        ItemType(_LIST, _read_listing, _LIST_ID),
         ItemType("mcp_approval_request", _read_request, _REQUEST_ID, with_json_arguments),
         ItemType("mcp_approval_response", _read_response, "mcpa"),
     ),

@@ -14,7 +14,7 @@ from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, TextItem
 from gpt_oss_server.items.conversation import Conversation
 from gpt_oss_server.items.file_search import annotation_of
-from gpt_oss_server.items.kind import ItemKind, ItemType, emptied
+from gpt_oss_server.items.kind import ItemKind, ItemType
 from inference.engine import TokenLogprob
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _listed(item: Item) -> Item:
     return {**item, "content": content, "status": item.get("status") or "completed"}
 
 
-MESSAGE = ItemKind((ItemType("message", _read, _PREFIX, listed=_listed, outline=emptied(content="")),))
+MESSAGE = ItemKind((ItemType("message", _read, _PREFIX, listed=_listed),))
 
 
 def message(

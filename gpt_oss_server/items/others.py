@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import get_args
 
-from gpt_oss_server.content.dialect import Dialect, Fields
+from gpt_oss_server.content.nested import Fields
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.content.tools import ClientTool, RequestTools, Tool, check, namespace_word
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
@@ -20,14 +20,10 @@ from gpt_oss_server.items.custom_call import custom_tool
 from gpt_oss_server.items.function_call import function_tool
 from gpt_oss_server.items.hosted import HostedTool
 from gpt_oss_server.items.kind import (
-    NO_CALL,
-    NO_MESSAGE,
     ItemKind,
     ItemType,
     ToolType,
     completed,
-    emptied,
-    replaced_by,
 )
 from gpt_oss_server.items.tool_search import declared_text
 
@@ -76,7 +72,7 @@ def _additional_tools(item: Item, where: str, conversation: Conversation) -> Non
     conversation.add(replace(segment, tools=tuple(item["tools"])))
 
 
-def _read_namespace(tool: Tool, where: str, tools: RequestTools, _: Dialect) -> None:
+def _read_namespace(tool: Tool, where: str, tools: RequestTools) -> None:
     """Functions and custom tools under a common name."""
     name, members = text_field(tool, "name", where), tool.get("tools")
     check(tool, where, "description", str, "a string")
@@ -122,15 +118,14 @@ class ContainerTool(HostedTool):
 
 OTHERS = ItemKind(
     items=(
-        ItemType("agent_message", _agent_message, "amsg", outline=emptied(content="")),
+        ItemType("agent_message", _agent_message, "amsg"),
         ItemType("configuration_update", _configuration_update),
-        ItemType(str(NO_CALL["type"]), _generated_image, "ig", completed),
+        ItemType("image_generation_call", _generated_image, "ig", completed),
         ItemType(
             "additional_tools",
             _additional_tools,
             "at",
             lambda item: {"role": "developer", **item},
-            replaced_by(NO_MESSAGE),
             loads_tools=True,
             in_head=True,
         ),

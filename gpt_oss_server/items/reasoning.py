@@ -18,7 +18,7 @@ from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, TextItem
 from gpt_oss_server.items.conversation import Conversation
-from gpt_oss_server.items.kind import ItemKind, ItemType, replaced_by
+from gpt_oss_server.items.kind import ItemKind, ItemType
 from gpt_oss_server.stores.sealing import Sealer, packed_tokens, unpacked_tokens
 from inference.engine import TokenLogprob
 
@@ -38,9 +38,6 @@ SUMMARY_EVENTS = {
     "response.reasoning_summary_part.done": "The paragraph is complete.",
 }
 _WORDS = re.compile(r"\s+|\S+")
-_LONGEST_SENTENCE = 240  # characters; a longer sentence is cut
-_SENTENCE_ENDS = re.compile(r"""[.!?…]["'”’)\]*_`]*$""")  # if white space follows
-_FULL_STOPS = re.compile(r"[。！？]")  # in scripts without spaces
 
 
 class ReasoningBuilder(TextItem):
@@ -101,19 +98,15 @@ class ReasoningBuilder(TextItem):
 
 
 class Summary:
-    """Extracts a summary from the reasoning itself while it streams: feed it every delta, then close.
+    """Takes the summary from the reasoning itself while it streams: feed it every delta, then close.
 
-    A part for each paragraph. No second model interprets the first: `detailed` (and `auto`) keeps every
-    paragraph, `concise` the first sentence of each.
+    A part for each paragraph. No second model interprets the first.
     """
 
-    def __init__(self, kind: SummaryKind) -> None:
+    def __init__(self) -> None:
         self.parts: list[Event] = []  # the finished parts
-        self._is_concise = kind == "concise"
         self._gap = ""  # white space held back, since it may separate two paragraphs
         self._open: list[str] | None = None  # the texts of the current part
-        self._length = 0
-        self._enough = False  # the rest of this paragraph is skipped
         self._due = ""
 
     def feed(self, text: str) -> list[Event]:
@@ -138,30 +131,10 @@ class Summary:
         if self._open is None:
             self._begin_summary_part(events)
             gap = ""
-        elif self._is_concise and gap and self._ends_here(gap):
-            self._enough = True
-        if not self._enough:
-            self._append(self._shortened(gap + word) if self._is_concise else gap + word)
-
-    def _ends_here(self, gap: str) -> bool:
-        end = "".join(self._open or ())[-8:] + self._due
-        return "\n" in gap or _SENTENCE_ENDS.search(end) is not None
-
-    def _shortened(self, text: str) -> str:
-        """The start of the text that belongs to the first sentence."""
-        stop = _FULL_STOPS.search(text)
-        if stop is not None:
-            text, self._enough = text[: stop.end()], True
-        if self._length + len(text) > _LONGEST_SENTENCE:
-            text, self._enough = text[: _LONGEST_SENTENCE - self._length].rstrip() + "…", True
-        return text
-
-    def _append(self, text: str) -> None:
-        self._due += text
-        self._length += len(text)
+        self._due += gap + word
 
     def _begin_summary_part(self, events: list[Event]) -> None:
-        self._open, self._length, self._enough = [], 0, False
+        self._open = []
         events.append(self._event("part.added", part=_summary_part("")))
 
     def _end_summary_part(self, events: list[Event]) -> None:
@@ -212,15 +185,15 @@ def _read(item: Item, where: str, conversation: Conversation) -> None:
         conversation.add(conversation.renderer.reasoning(text))
 
 
-REASONING = ItemKind((ItemType("reasoning", _read, _PREFIX, outline=replaced_by({"type": "reasoning"})),))
+REASONING = ItemKind((ItemType("reasoning", _read, _PREFIX),))
 
 
 def reasoning(
-    ids: Ids, summary: SummaryKind | None, seal: Seal | None, events: str, speller: Speller | None
+    ids: Ids, summary: bool, seal: Seal | None, events: str, speller: Speller | None
 ) -> ItemBuilder:
     return ReasoningBuilder(
         ids(_PREFIX),
-        None if summary is None else Summary(summary),
+        Summary() if summary else None,
         seal,
         events,
         None if speller is None else TextScores(speller),

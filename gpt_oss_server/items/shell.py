@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 from pydantic_core import to_json
 
-from gpt_oss_server.content.dialect import Dialect
 from gpt_oss_server.content.tools import RequestTools, Tool, check, described, object_schema, shaped_tool
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.items.builder import (
@@ -177,12 +176,12 @@ class Shell(HostedTool):
         """Of both: where a request names no container, the client runs the calls."""
         hosted = super().kind().tools[0]
 
-        def read_tool(tool: Tool, where: str, tools: RequestTools, dialect: Dialect) -> None:
+        def read_tool(tool: Tool, where: str, tools: RequestTools) -> None:
             """A shell that the client runs, or this server in a container."""
             check(tool, where, "environment", dict, "an object")
             environment = tool.get("environment") or {"type": "local"}
             if environment.get("type") in (_AUTO, _REFERENCE):
-                return hosted.read(tool, where, tools, dialect)
+                return hosted.read(tool, where, tools)
             if environment.get("type") != "local":
                 at = f"{where}.environment.type"
                 raise InvalidRequest(f"`{at}` must be 'local', '{_AUTO}' or '{_REFERENCE}'.", param=at)

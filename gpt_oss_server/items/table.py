@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpt_oss_server.content.dialect import FLAT, Dialect
 from gpt_oss_server.content.tools import RequestTools, Tool
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.items.apply_patch import APPLY_PATCH
-from gpt_oss_server.items.builder import Item
 from gpt_oss_server.items.code_interpreter import CodeInterpreter
 from gpt_oss_server.items.compaction import COMPACTION
 from gpt_oss_server.items.custom_call import CUSTOM_CALL
@@ -101,23 +99,15 @@ class Kinds:
         """The prefix of the ids of items of this `type`."""
         return self.items[kind].prefix if kind in self.items else "item"
 
-    def outline(self, item: Item) -> Item:
-        """What other items need to know of one that was read before, at a cost that its length does not set.
-
-        It means the same for calls, outputs, approvals and phases, and its segments say nothing. It is for
-        reading a long conversation of which one part is rendered.
-        """
-        return self.items[item["type"]].outline(item) if item["type"] in self.items else item
-
     def read_tools(self, tools: Sequence[Tool], *, offered: bool) -> RequestTools:
         read = RequestTools(offered=offered)
         for index, tool in enumerate(tools):
             self.read_tool(tool, f"tools[{index}]", read)
         return read
 
-    def read_tool(self, tool: Tool, where: str, read: RequestTools, dialect: Dialect = FLAT) -> None:
+    def read_tool(self, tool: Tool, where: str, read: RequestTools) -> None:
         """Adds a declared tool to `read`, or raises a 400."""
-        kind = dialect.kind(tool)
+        kind = tool.get("type")
         known = self.tools.get(kind) if isinstance(kind, str) else None
         if known is None:
             raise UnsupportedField(
@@ -131,7 +121,7 @@ class Kinds:
                 f"`{where}.allowed_callers`: programs call no tools here. Allow 'direct', or leave it out.",
                 param=f"{where}.allowed_callers",
             )
-        known.read(tool, where, read, dialect)
+        known.read(tool, where, read)
 
     def read_loaded(self, tools: Any, where: str) -> RequestTools:
         """The tools of an item. Skips unsupported kinds, as no client chooses what a search finds."""
@@ -141,5 +131,5 @@ class Kinds:
         for index, tool in enumerate(tools):
             kind = tool.get("type", "function")
             if isinstance(kind, str) and kind in self.tools:
-                self.tools[kind].read({**tool, "type": kind}, f"{where}[{index}]", read, FLAT)
+                self.tools[kind].read({**tool, "type": kind}, f"{where}[{index}]", read)
         return read

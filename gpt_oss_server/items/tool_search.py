@@ -15,7 +15,6 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from gpt_oss_server.content.dialect import Dialect
 from gpt_oss_server.content.tools import (
     ClientTool,
     RequestTools,
@@ -31,13 +30,10 @@ from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Event, Item, ItemBuilder, ShapedCall, WholeItem
 from gpt_oss_server.items.conversation import Conversation
 from gpt_oss_server.items.kind import (
-    NO_MESSAGE,
     ItemKind,
     ItemType,
     ToolType,
     completed,
-    emptied,
-    replaced_by,
 )
 from tools.tool import ToolOutput
 
@@ -245,7 +241,7 @@ _ARGUMENTS = object_schema(
 )
 
 
-def _read_tool(tool: Tool, where: str, tools: RequestTools, _: Dialect) -> None:
+def _read_tool(tool: Tool, where: str, tools: RequestTools) -> None:
     """A search for tools with `defer_loading`; with `execution: client`, the client runs it."""
     check(tool, where, "description", str, "a string")
     check(tool, where, "parameters", dict, "a JSON schema object")
@@ -282,10 +278,8 @@ def _listed(item: Item) -> Item:
 
 TOOL_SEARCH = ItemKind(
     items=(
-        ItemType("tool_search_call", _read_call, ToolSearchBuilder.prefix, _listed, emptied(arguments="{}")),
-        ItemType(
-            "tool_search_output", _read_output, _OUTPUT, _listed, replaced_by(NO_MESSAGE), loads_tools=True
-        ),
+        ItemType("tool_search_call", _read_call, ToolSearchBuilder.prefix, _listed),
+        ItemType("tool_search_output", _read_output, _OUTPUT, _listed, loads_tools=True),
     ),
     tools=(ToolType(SEARCH, _read_tool, _build),),
 )

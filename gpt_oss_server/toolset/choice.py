@@ -1,6 +1,6 @@
 """The form that a request requires of a turn: its answer's format, its tool choice, and strict tools.
 
-Takes the choice with its place in the body, the dialect of the API, the answer's format and the bound tools.
+Takes the choice, the answer's format and the bound tools.
 Returns an API-neutral `Wanted`, or raises a 400 that names the field. It must not know whether the engine can
 enforce a schema.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import AnswerFormat
-from gpt_oss_server.content.dialect import FLAT, Dialect
+from gpt_oss_server.content.nested import check_flat
 from gpt_oss_server.content.tools import ClientTool, RequestTools, namespace_word
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.toolset.bound import HostedTools
@@ -26,11 +26,9 @@ def wanted_of(
     tools: RequestTools,
     hosted: HostedTools,
     *,
-    where: str = "tool_choice",
-    dialect: Dialect = FLAT,
     parallel: bool = False,
 ) -> Wanted:
-    must_call, only = _choice(choice, where, dialect, tools, hosted)
+    must_call, only = _choice(choice, tools, hosted)
     return Wanted(
         calls=tools.calls,
         declarations=hosted.declarations,
@@ -39,7 +37,6 @@ def wanted_of(
         must_call=must_call,
         only=only,
         parallel=parallel and bool(tools.calls or hosted.declarations),
-        choice_param=where,
     )
 
 
@@ -57,10 +54,9 @@ def _guides(tools: RequestTools, hosted: HostedTools) -> dict[str, Mapping[str, 
     return guides
 
 
-def _choice(
-    choice: Choice, where: str, dialect: Dialect, tools: RequestTools, hosted: HostedTools
-) -> tuple[bool, frozenset[str] | None]:
+def _choice(choice: Choice, tools: RequestTools, hosted: HostedTools) -> tuple[bool, frozenset[str] | None]:
     """Whether the model must call a tool, and the recipients that it may call."""
+    where = "tool_choice"
     if choice is None or choice == "auto":
         return False, None
     if choice == "none":
@@ -71,18 +67,17 @@ def _choice(
         raise InvalidRequest(
             f"`{where}` must be 'none', 'auto', 'required' or an object, not {choice!r:.80}.", param=where
         )
-    named = dialect.reference(choice, where)
     clients = _clients_by_key(tools)
-    if named.get("type") != "allowed_tools":
-        return True, _recipients(named, where, tools, hosted, clients)
-    allowing = dialect.allowed_tools(choice, where)
-    listed, mode = allowing.get("tools"), allowing.get("mode", "auto")
+    if choice.get("type") != "allowed_tools":
+        return True, _recipients(choice, where, tools, hosted, clients)
+    check_flat(choice, where, "tools")
+    listed, mode = choice.get("tools"), choice.get("mode", "auto")
     if not isinstance(listed, list) or not all(isinstance(tool, dict) for tool in listed) or not listed:
         raise InvalidRequest(f"`{where}.tools` must be a list of tools.", param=f"{where}.tools")
     if mode not in ("auto", "required"):
         raise InvalidRequest(f"`{where}.mode` must be 'auto' or 'required'.", param=f"{where}.mode")
     allowed = [
-        _recipients(dialect.reference(tool, at), at, tools, hosted, clients, listed=True)
+        _recipients(tool, at, tools, hosted, clients, listed=True)
         for tool, at in ((tool, f"{where}.tools[{index}]") for index, tool in enumerate(listed))
     ]
     return mode == "required", frozenset().union(*allowed)
@@ -98,6 +93,7 @@ def _recipients(
     listed: bool = False,
 ) -> frozenset[str]:
     """The recipients that a reference stands for: a tool, or all tools of a namespace or a server."""
+    check_flat(named, where, "name")
     kind, name = named.get("type"), named.get("name")
     if kind == "mcp":
         label = named.get("server_label")

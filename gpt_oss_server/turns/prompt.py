@@ -18,7 +18,7 @@ from gpt_oss_server.content.biases import logit_bias
 from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.errors import ContextLengthExceeded, UnsupportedField
 from gpt_oss_server.harmony.declarations import Declared, FunctionTool, ResponseFormat, ToolNamespace
-from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
+from gpt_oss_server.harmony.encoding import MESSAGE
 from gpt_oss_server.harmony.history import Layout, Segment, are_kept
 from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.json_values import is_larger
@@ -249,7 +249,7 @@ class SamplingRequest(Protocol):
         ...
 
     @property
-    def logit_bias(self) -> Mapping[str, Any] | Sequence[Any] | None: ...
+    def logit_bias(self) -> Mapping[str, Any] | None: ...
     @property
     def min_tokens(self) -> int | None: ...
     @property
@@ -272,7 +272,7 @@ def sampling_of(
     `context` takes the place of the model's.
     """
     info, settings = model.info, model.settings
-    fields = _honoured_fields(request, info, model.encoding)
+    fields = _honoured_fields(request, info)
     if getattr(request, "priority", None) and not settings.allow_priority:
         raise UnsupportedField(
             "`priority` would let this request start before those of others, which this server does not "
@@ -301,13 +301,13 @@ def cache_salt(owner: str, salt: str | None) -> str | None:
     return f"{owner} {salt or ''}" if owner else salt
 
 
-def _honoured_fields(request: SamplingRequest, info: EngineInfo, encoding: Encoding) -> dict[str, Any]:
+def _honoured_fields(request: SamplingRequest, info: EngineInfo) -> dict[str, Any]:
     """The request's fields that the engine honours, under the names of `Sampling`."""
     values = {name: getattr(request, name, None) for name in _OWN_NAMES}
     fields: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if fields.get("top_k") == _ALL_TOKENS:
         fields["top_k"] = 0  # which every engine supports
-    bias = logit_bias(request.logit_bias, encoding, info.vocab_size)
+    bias = logit_bias(request.logit_bias, info.vocab_size)
     if bias:
         fields["logit_bias"] = bias
     if request.ignore_eos:

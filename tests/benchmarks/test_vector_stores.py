@@ -1,22 +1,30 @@
-"""Search of 100,000 passages beside the same words in plain SQL, on one machine in one run."""
+"""Search of 100,000 passages beside the same words in plain SQL, and beside the same vectors in memory."""
 
 import random
 import sqlite3
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
+from gpt_oss_server.embeddings import Embeddings
+from gpt_oss_server.stores.documents.unembedded import Unembedded
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.documents.words import words_of_query
+from gpt_oss_server.stores.postgres.database import PostgresDatabase
+from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
-from gpt_oss_server.stores.vector_stores import Entry, Passage, VectorStore
+from gpt_oss_server.stores.vector_stores import Entry, Passage, Ranking, VectorStore
+from tests.doubles.postgres import running_postgres
 
 pytestmark = pytest.mark.benchmark
 PASSAGES, FILES, WORDS, QUERIES = 100_000, 1_000, 60, 60
+DIMENSION = 768
 ENDINGS = ("er", "ung", "el", "at", "ion", "ark", "ül", "é", "ost", "ine")
 
 
@@ -73,3 +81,63 @@ async def test_a_search_of_100_000_passages_beside_plain_sql(tmp_path: Path) -> 
     here, there = (1000 * statistics.median(times) for times in (ours, theirs))
     print(f"median of {QUERIES} searches: {here:.1f} ms; plain SQL: {there:.1f} ms")
     assert here < 3 * there + 10
+
+
+class Drawn:
+    """Embeddings of a model that draws vectors."""
+
+    def __init__(self) -> None:
+        self._draw = np.random.default_rng(1)
+        self.last: Any = None
+
+    async def space(self) -> str:
+        return f"drawn {DIMENSION}"
+
+    async def of_queries(self, texts: Sequence[str]) -> Any:
+        vectors = self._draw.standard_normal((len(texts), DIMENSION), np.float32)
+        self.last = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return self.last
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    if request.param == "sqlite":
+        yield SqliteDatabase(tmp_path / "store.sqlite")
+    else:
+        with running_postgres() as server:
+            yield PostgresDatabase(server.new_database())
+
+
+async def test_vectors_of_100_000_passages_beside_a_matrix_in_memory(database: Database) -> None:
+    model = Drawn()
+    stores, waiting = VectorStores(database, cast(Embeddings, model)), Unembedded(database)
+    space, ranking = await model.space(), Ranking(1.0, 0.0, is_chosen=True)
+    await fill(stores, [f"passage{number}" for number in range(PASSAGES)], PASSAGES // FILES)
+    await waiting.choose(space)
+    parts, numbers = [], list[int]()
+    while (claimed := await waiting.claim(space, 600.0)) is not None:
+        last = 0
+        while some := await waiting.passages(claimed, last, 64):
+            vectors = await model.of_queries([text for _, text in some])
+            parts.append(vectors)
+            numbers += [int(text.removeprefix("passage")) for _, text in some]
+            await waiting.add(claimed, space, [place for place, _ in some], vectors)
+            last = some[-1][0]
+        await waiting.finish(claimed, space)
+    matrix, times, in_memory, same = np.concatenate(parts), list[float](), list[float](), list[int]()
+    for _ in range(QUERIES // 3):
+        began = time.perf_counter()
+        found = await stores.find(["vs"], ["a query"], 10, None, ranking)
+        times.append(time.perf_counter() - began)
+        [query] = model.last
+        began = time.perf_counter()
+        exact = np.argsort(-(matrix @ query))[:10]
+        in_memory.append(time.perf_counter() - began)
+        texts = {int(hit.passage.text.removeprefix("passage")) for hit in found}
+        same.append(len(texts & {numbers[at] for at in exact}))
+    await database.close()
+    here, there = (1000 * statistics.median(each) for each in (times, in_memory))
+    kept = f"{matrix.nbytes / 1e6:.0f} MB of float32 in memory"
+    print(f"\n{type(database).__name__}: median {here:.0f} ms; {kept}: {there:.0f} ms")
+    print(f"of the exact best 10, {statistics.mean(same):.1f} are among the 10 found")
+    assert statistics.mean(same) > 9.5

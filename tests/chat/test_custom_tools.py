@@ -66,7 +66,7 @@ async def test_a_custom_call_and_its_result_are_rendered_as_history() -> None:
     assert "<|start|>functions.say to=assistant<|channel|>commentary<|message|>Said.<|end|>" in prompt
 
 
-FORMAT = "tools[0].custom.format.grammar"
+FORMAT = "tools[0].custom.format"
 
 
 def custom(**grammar: str) -> dict[str, Any]:
@@ -117,8 +117,3 @@ async def test_each_call_has_its_index_in_the_stream() -> None:
     assert set(indices) == {0, 1, 2}
     calls = message_of(check_chunks(chunks, sdk_types=False))["tool_calls"]
     assert [call["type"] for call in calls] == ["function", "function", "custom"]
-
-
-async def test_functions_have_room_for_one_call() -> None:
-    completion = await completion_of(scripted(TWO), functions=[TOOL["function"]], parallel_tool_calls=True)
-    assert message_of(completion)["function_call"]["arguments"] == '{"city":"Oslo"}'

@@ -9,8 +9,15 @@ from gpt_oss_server.errors import ApiError, ContextLengthExceeded
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from inference.engine import Sampling
-from tests.doubles.apis.chat_asking import HI, TOOL, completion_of, message_of, replaying, service_of
-from tests.doubles.serving import scripted
+from tests.doubles.apis.chat_asking import (
+    HI,
+    TOOL,
+    completion_of,
+    continuing,
+    message_of,
+    replaying,
+    service_of,
+)
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 FUNCTION = TOOL["function"]
@@ -77,11 +84,8 @@ REFUSED: list[Refused] = [
     ({"tool_choice": NAMED, "tools": [TOOL]}, "tool_choice"),
     ({"tool_choice": UNNAMED, "tools": [TOOL]}, "tool_choice.tools"),
     ({"tool_choice": "required"}, "tool_choice"),
-    ({"function_call": {"name": "g"}, "functions": [FUNCTION]}, "function_call"),
-    ({"tool_choice": "required", "tools": [TOOL], "response_prefix": "I"}, "response_prefix"),
-    ({"function_call": {"name": "f"}, "functions": [FUNCTION], "response_prefix": ""}, "response_prefix"),
-    ({"functions": [FUNCTION], "tools": [TOOL]}, "functions"),
-    ({"functions": [{"name": "two words"}]}, "functions[0].name"),
+    ({"tool_choice": "required", "tools": [TOOL], **continuing("I")}, "continue_final_message"),
+    *values("functions", [{"name": "f"}]),
     tool("function", type="function"),
     tool("function.name", type="function", function={"name": "two words"}),
     tool("custom.format", type="custom", custom={"name": "c", "format": 1}),
@@ -91,14 +95,14 @@ REFUSED: list[Refused] = [
     ({"web_search_options": {"filters": 1}}, "web_search_options.filters"),
     *values("tools", [{"type": "web_search"}]),
     ({"web_search_options": {}}, "tools"),
-    *fields("use_beam_search ban_eos_token continue_final_message", True),
+    *fields("use_beam_search return_tokens_as_token_ids continue_final_message", True),
     *fields("do_sample add_generation_prompt", False),
-    *fields("lora_path negative_prompt prompt_template structural_tag system input", "x"),
-    *fields("preamble_field truncation_side previous_response_id", "refusal"),
-    *fields("max_new_tokens n_predict num_beams best_of mirostat_mode penalty_range prompt_logprobs", 2),
-    *fields("typical tfs top_a smoothing_factor rep_pen cfg_scale repeat_penalty", 0.5),
-    *fields("banned_tokens allowed_tokens bad_words logprob_token_ids", [1]),
-    *fields("audio template_vars", {"voice": "alloy"}),
+    *fields("lora_path structural_tag system input", "x"),
+    *fields("truncation_side previous_response_id", "refusal"),
+    *fields("max_new_tokens n_predict num_beams best_of mirostat prompt_logprobs", 2),
+    *fields("typical_p xtc_probability repeat_penalty", 0.5),
+    *fields("banned_tokens allowed_token_ids bad_words logprob_token_ids", [1]),
+    *values("audio", {"voice": "alloy"}),
     *values("lora_request", {}),
     *values("modalities", ["text", "audio"]),
     *values("prediction", "x"),
@@ -132,7 +136,6 @@ REFUSED: list[Refused] = [
     ({"stop": ["a", 3]}, "stop[1]"),
     *values("max_tokens", 0),
     ({"logit_bias": {"-1": 1}}, "logit_bias.-1"),
-    ({"logit_bias": [["x", True]]}, "logit_bias[0]"),
     ({"metadata": {"a": 1}}, "metadata.a"),
     *values("reasoning_effort", "enormous"),
     ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
@@ -230,13 +233,6 @@ async def test_reasoning_of_an_answered_turn_is_dropped(field: str) -> None:
     assert "<|channel|>final<|message|>Hello!<|end|>" in prompt
 
 
-async def test_the_old_form_of_functions() -> None:
-    call = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
-    result = {"role": "function", "name": "f", "content": "done"}
-    prompt = await prompt_of(messages=[*HI["messages"], call, result], functions=[FUNCTION])
-    assert "<|start|>functions.f to=assistant<|channel|>commentary<|message|>done<|end|>" in prompt
-
-
 @pytest.mark.parametrize(
     ("body", "part"),
     [
@@ -247,7 +243,6 @@ async def test_the_old_form_of_functions() -> None:
         ({"chat_template_kwargs": {"date": "1999-12-31"}}, "Current date: 1999-12-31"),
         ({"chat_template_kwargs": {"model_identity": "You are Marvin."}}, "<|message|>You are Marvin."),
         ({"verbosity": "low"}, "Keep the final answer short."),
-        ({"response_prefix": "Well,"}, "<|start|>assistant<|channel|>final<|message|>Well,"),
         ({"tools": [TOOL]}, "type f = "),
     ],
     ids=str,
@@ -258,7 +253,6 @@ async def test_a_field_appears_in_the_prompt(body: dict[str, Any], part: str) ->
 
 async def test_tool_choice_none_shows_no_tools() -> None:
     assert "namespace" not in await prompt_of(tools=[TOOL], tool_choice="none")
-    assert "namespace" not in await prompt_of(functions=[FUNCTION], function_call="none")
 
 
 async def test_sampling_reaches_the_engine_and_each_choice_has_its_seed() -> None:
@@ -316,9 +310,3 @@ async def test_reasoning_can_be_left_out() -> None:
     thinks = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant" + HELLO
     message = message_of(await completion_of(replaying(thinks), include_reasoning=False))
     assert message == {"role": "assistant", "content": "Hello!", "refusal": None}
-
-
-async def test_token_ids_replace_tokens() -> None:
-    more = {"logprobs": True, "top_logprobs": 1, "return_tokens_as_token_ids": True}
-    completion = await completion_of(scripted(HELLO), **more)
-    assert completion["choices"][0]["logprobs"]["content"][0]["token"] == "token_id:13225"

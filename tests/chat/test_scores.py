@@ -14,7 +14,14 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
 from inference.engine import Sampling, Step, TokenLogprob
-from tests.doubles.apis.chat_asking import check_chunks, chunks_of, completion_of, replaying, service_of
+from tests.doubles.apis.chat_asking import (
+    check_chunks,
+    chunks_of,
+    completion_of,
+    continuing,
+    replaying,
+    service_of,
+)
 from tests.doubles.engines.replay import TurnsEngine
 from tests.doubles.serving import scripted
 
@@ -81,7 +88,7 @@ async def test_the_scores_of_the_prompt(encoding: Encoding) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_token_ids_cover_the_prompt_and_all_output(encoding: Encoding, stream: bool) -> None:
-    body: dict[str, Any] = {"return_token_ids": True, "response_prefix": "Well, ", "n": 2}
+    body: dict[str, Any] = {"return_token_ids": True, "n": 2, **continuing("Well, ")}
     engine = replaying("I see. 🧠<|return|>")
     if stream:
         chunks = await chunks_of(engine, **body)

@@ -10,7 +10,6 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from pydantic_core import to_json
 
@@ -18,7 +17,6 @@ from gpt_oss_server.app import create_app
 from gpt_oss_server.harmony.encoding import Encoding, load_encoding
 from gpt_oss_server.settings import Settings
 from inference.engine import Sampling, Step
-from tests.doubles.apis.api_client import events_in
 from tests.doubles.apis.chat_asking import (
     CALL,
     HELLO,
@@ -32,7 +30,7 @@ from tests.doubles.apis.chat_asking import (
 )
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import compare
-from tests.doubles.serving import scripted, serving
+from tests.doubles.serving import scripted
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 THINKS = "<|channel|>analysis<|message|>A greeting.<|end|>" + NEXT
@@ -49,12 +47,10 @@ BEGUN = {"messages": [*HI["messages"], LAST]}
 STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": (HELLO, {}),
     "usage": (HELLO, {"stream_options": {"include_usage": True}}),
-    "usage_as_it_goes": (HELLO, {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}),
     "reasoning": (THINKS + HELLO, {}),
     "one_call": (THINKS + CALL, {"tools": [TOOL]}),
     "two_calls": (CALL + NEXT + CALL.replace("Oslo", "Paris"), {"tools": [TOOL]}),
     "preamble_then_call": (WHOLE, {"tools": [TOOL]}),
-    "preamble_as_reasoning": (WHOLE, {"tools": [TOOL], "preamble_field": "reasoning"}),
     "cut_in_reasoning": (WHOLE, {"tools": [TOOL], "max_tokens": 5}),
     "cut_in_preamble": (WHOLE, {"tools": [TOOL], "max_completion_tokens": 15}),
     "cut_in_header": (WHOLE, {"tools": [TOOL], "max_tokens": 20}),
@@ -66,11 +62,7 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "schema": (THINKS + CITY, {"response_format": SCHEMA}),
     "token_ids": (WHOLE, {"tools": [TOOL], "return_token_ids": True}),
-    "old_function": (CALL, {"functions": [TOOL["function"]]}),
-    "prefill": (
-        " world!<|return|>",
-        {"response_prefix": "Hello,", "stream_options": {"include_usage": True}},
-    ),
+    "prefill": (" world!<|return|>", {**BEGUN, "continue_final_message": True}),
     "prefill_echoed": (" world!<|return|>", {**BEGUN, "continue_final_message": True, "echo": True}),
 }
 
@@ -110,12 +102,10 @@ async def test_the_operator_chooses_the_field_of_the_reasoning() -> None:
         assert {key for key in message if key.startswith("reasoning")} == {field}
 
 
-async def test_the_operator_or_the_request_chooses_the_field_of_preambles() -> None:
+async def test_the_operator_chooses_the_field_of_preambles() -> None:
     settings = Settings(chat_preamble_field="reasoning")
     message = (await completion_of(replaying(WHOLE), settings, tools=[TOOL]))["choices"][0]["message"]
     assert (message["content"], message["reasoning"]) == (None, "A greeting.\n\nI look.")
-    again = await completion_of(replaying(WHOLE), settings, tools=[TOOL], preamble_field="content")
-    assert again["choices"][0]["message"]["content"] == "I look."
 
 
 async def test_a_failure_is_one_last_chunk_after_all_generated_text(encoding: Encoding) -> None:
@@ -127,34 +117,6 @@ async def test_a_failure_is_one_last_chunk_after_all_generated_text(encoding: En
 
 
 SHORT, LONG = (f"<|channel|>final<|message|>{text}<|return|>" for text in ("Hi", "One, two, three"))
-OPTIONS = {"include_usage": True, "continuous_usage_stats": True}
-
-
-async def test_a_chunk_of_a_chat_counts_its_own_choice(encoding: Encoding) -> None:
-    chunks = await chunks_of(scripted(SHORT, LONG), n=2, stream_options=OPTIONS)
-    *parts, last = chunks
-    lengths = sorted(len(encoding.encode_special(text)) for text in (SHORT, LONG))
-    ends = [chunk["usage"] for chunk in parts if chunk["choices"][0]["finish_reason"] is not None]
-    assert sorted(usage["completion_tokens"] for usage in ends) == lengths
-    assert last["usage"]["completion_tokens"] == sum(lengths)
-    for usage in (chunk["usage"] for chunk in chunks):
-        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
-        assert usage["prompt_tokens"] == last["usage"]["prompt_tokens"]
-
-
-@pytest.mark.parametrize("prompts", [["Hi", "A longer prompt"], ["Hi"]], ids=len)
-def test_a_chunk_of_a_completion_counts_its_own_choice(encoding: Encoding, prompts: list[str]) -> None:
-    body: dict[str, Any] = {"prompt": prompts, "n": 2, "max_tokens": 5, "stream": True}
-    with serving(scripted("one two three four five six seven")) as url:
-        answer = httpx.post(f"{url}/completions", json={**body, "stream_options": OPTIONS})
-    *parts, last = events_in(answer.text.replace("data: [DONE]", ""))
-    for chunk in parts:
-        (choice,) = chunk["choices"]
-        if choice["finish_reason"] is not None:
-            assert choice["stop_reason"] is None
-            assert chunk["usage"]["completion_tokens"] == 5
-            assert chunk["usage"]["prompt_tokens"] == len(encoding.encode(prompts[choice["index"] // 2]))
-    assert last["usage"]["completion_tokens"] == 5 * 2 * len(prompts)
 
 
 class Metronome(ReplayEngine):

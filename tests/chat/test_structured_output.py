@@ -10,11 +10,11 @@ from gpt_oss_server.errors import ApiError, InvalidOutput
 from gpt_oss_server.harmony.encoding import END, Encoding, load_encoding
 from inference.grammar import GrammarState, Notation, SpelledGrammar
 from tests.doubles.apis.chat_asking import (
-    HI,
     TOOL,
     check_chunks,
     chunks_of,
     completion_of,
+    continuing,
     message_of,
     replaying,
 )
@@ -45,8 +45,6 @@ async def test_a_preamble_is_not_part_of_an_answer_in_a_form() -> None:
         assert message_of(whole)["content"] == '{"name": "Oslo"}'
         assert message_of(whole)["reasoning"].endswith("I will name one.")
         assert check_chunks(await chunks_of(replaying(turn), **body))["choices"] == whole["choices"]
-    explicit = await completion_of(replaying(turn), **FORMAT, preamble_field="content")
-    assert message_of(explicit)["content"].startswith("I will name one.")
 
 
 async def test_an_answer_in_a_form_has_no_preamble_if_there_are_no_tools() -> None:
@@ -67,7 +65,6 @@ WRONG = {
     "arguments": (CALL, STRICT),
     "no call": (GOOD, {"tool_choice": "required", "tools": [TOOL]}),
     "no named call": (GOOD, NAMED),
-    "old named call": (GOOD, {"function_call": {"name": "f"}, "functions": [TOOL["function"]]}),
 }
 
 
@@ -145,17 +142,6 @@ PERSONS: dict[str, Any] = {"response_format": PERSON_FORM}
 TWICE = " a server.<|end|><|start|>assistant<|channel|>final<|message|>I am a server.<|return|>"
 
 
-def continuing(content: str, **more: Any) -> dict[str, Any]:
-    """The same start, in the other way of stating it."""
-    last = {"role": "assistant", "content": content, **more}
-    return {"messages": [*HI["messages"], last], "continue_final_message": True}
-
-
-BOTH = pytest.mark.parametrize(
-    "body", [{"response_prefix": "I am"}, continuing("I am")], ids=["prefix", "continued"]
-)
-
-
 def enforcing(text: str) -> ReplayEngine:
     engine = replaying(text)
     engine.info = replace(engine.info, enforces_grammar=True)
@@ -167,10 +153,9 @@ def may(state: GrammarState, marks: str) -> list[bool]:
     return [bool(mask[token]) for token in load_encoding().encode_special(marks)]
 
 
-@BOTH
-async def test_the_grammar_allows_the_rest_of_one_message(body: dict[str, Any], encoding: Encoding) -> None:
+async def test_the_grammar_allows_the_rest_of_one_message(encoding: Encoding) -> None:
     engine = enforcing(" a server.<|return|>")
-    completion = await completion_of(engine, **body)
+    completion = await completion_of(engine, **continuing("I am"))
     assert message_of(completion)["content"] == " a server."
     grammar = engine.samplings[0].grammar
     for text in ("", " a server."):
@@ -180,10 +165,9 @@ async def test_the_grammar_allows_the_rest_of_one_message(body: dict[str, Any], 
         assert may(state, "<|return|><|end|><|call|><|start|><|channel|><|message|>") == [True] + [False] * 5
 
 
-@BOTH
-async def test_without_a_grammar_the_end_of_the_message_ends_the_turn(body: dict[str, Any]) -> None:
+async def test_without_a_grammar_the_end_of_the_message_ends_the_turn() -> None:
     engine = replaying(TWICE)
-    await completion_of(engine, **body)
+    await completion_of(engine, **continuing("I am"))
     assert END in engine.samplings[0].stop_token_ids
     await completion_of(engine)
     assert END not in engine.samplings[1].stop_token_ids
@@ -208,7 +192,7 @@ async def test_reasoning_that_is_continued_is_followed_by_an_answer(encoding: En
 )
 async def test_a_prefix_and_a_format_bind_the_answer_together(start: str, encoding: Encoding) -> None:
     for seed in range(3):
-        completion = await completion_of(RandomEngine(encoding, seed), response_prefix=start, **PERSONS)
+        completion = await completion_of(RandomEngine(encoding, seed), **continuing(start), **PERSONS)
         answer = json.loads(start + message_of(completion)["content"])
         assert list(answer) == ["name", "age"]
         assert completion["choices"][0]["finish_reason"] == "stop"
@@ -216,20 +200,19 @@ async def test_a_prefix_and_a_format_bind_the_answer_together(start: str, encodi
 
 @pytest.mark.parametrize("start", ["Sure: ", '{"name": 5', '{"age"'])
 async def test_a_prefix_that_does_not_fit_the_format_is_refused(start: str, encoding: Encoding) -> None:
-    for body in ({"response_prefix": start}, continuing(start)):
-        with pytest.raises(ApiError, match="does not fit the form") as refused:
-            await completion_of(RandomEngine(encoding), **body, **PERSONS)
-        assert (refused.value.status, refused.value.param) == (400, list(body)[-1])
+    with pytest.raises(ApiError, match="does not fit the form") as refused:
+        await completion_of(RandomEngine(encoding), **continuing(start), **PERSONS)
+    assert (refused.value.status, refused.value.param) == (400, "continue_final_message")
 
 
 async def test_without_a_grammar_prefix_and_rest_are_checked_together() -> None:
     good, bad = replaying('"Jo", "age": 4}<|return|>'), replaying('"Jo"}<|return|>')
-    assert message_of(await completion_of(good, response_prefix='{"name": ', **PERSONS))["content"]
+    assert message_of(await completion_of(good, **continuing('{"name": '), **PERSONS))["content"]
     with pytest.raises(InvalidOutput):
-        await completion_of(bad, response_prefix='{"name": ', **PERSONS)
+        await completion_of(bad, **continuing('{"name": '), **PERSONS)
 
 
 async def test_a_prefix_may_come_with_strict_tools(encoding: Encoding) -> None:
     strict = [{"type": "function", "function": {**TOOL["function"], "parameters": PERSON, "strict": True}}]
-    completion = await completion_of(RandomEngine(encoding, 2), tools=strict, response_prefix="I am")
+    completion = await completion_of(RandomEngine(encoding, 2), tools=strict, **continuing("I am"))
     assert "tool_calls" not in message_of(completion)

@@ -1,16 +1,9 @@
-"""The commands as a user sees them: help, versions, prompts, measurements, models, traces, completion."""
+"""The commands as a user sees them: help, versions, prompts, measurements, models, traces."""
 
 import io
 import json
-import os
-import select
-import shutil
-import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -180,118 +173,3 @@ def test_a_site_that_is_no_api(capsys: pytest.CaptureFixture[str]) -> None:
     with serve(lambda seen: Answer("<html>")) as site:
         assert main(["trace", "resp_1", "--url", site.url.removeprefix("http://")]) == 1
     assert "is not JSON. Is --url the base URL of an API?" in capsys.readouterr().err
-
-
-def needs(shell: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} is not installed")
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("place")
-    (folder / "here").mkdir()
-    (folder / "here" / "request.json").write_text("{}")
-    program = folder / "gpt-oss-server"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m gpt_oss_server "$@"\n')
-    program.chmod(0o755)
-    for shell in ("bash", "fish", "zsh"):
-        (folder / f"script.{shell}").write_text(run("completion", shell).stdout)
-    return folder
-
-
-def environment(place: Path, **more: str) -> dict[str, str]:
-    path = {
-        "PATH": f"{place}:{os.environ['PATH']}",
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-        "HOME": str(place),
-    }
-    return {**os.environ, **path, **more}
-
-
-def output_of(place: Path, *words: str) -> str:
-    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60}
-    done = subprocess.run(words, cwd=place / "here", env=environment(place), **options)
-    assert (done.returncode, done.stderr) == (0, "")
-    return str(done.stdout)
-
-
-def in_bash(place: Path, line: str) -> set[str]:
-    arrays = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))'
-    arrays += '; compopt() { COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")); }'  # readline's work
-    asked = '_gpt_oss_server_completion "$1" "${COMP_WORDS[COMP_CWORD]}"'
-    program = f'source "$0"; {arrays}; {asked}; printf "%s\n" "${{COMPREPLY[@]}}"'
-    words = [f"{place}/script.bash", "gpt-oss-server", *line.split(" ")]
-    return set(output_of(place, "bash", "--norc", "-c", program, *words).split())
-
-
-def in_fish(place: Path, line: str) -> set[str]:
-    program = f"source {place}/script.fish; complete -C 'gpt-oss-server {line}'"
-    rows = output_of(place, "fish", "--no-config", "-c", program).splitlines()
-    offered = {row.split("\t")[0] for row in rows}
-    typed = line.rpartition(" ")[2]
-    return {word for word in offered if word.startswith(typed)}  # fish also offers words that contain it
-
-
-LINES = [
-    ("st", {"store"}),
-    ("help st", {"store"}),
-    ("serve --dev", {"--device"}),
-    ("serve --device ", {"auto", "cpu", "cuda"}),
-    ("serve --max-body-b", {"--max-body-bytes"}),
-    ("serve ti", {"tiny"}),
-    ("serve --port ", set[str]()),
-    ("serve --config re", {"request.json"}),
-    ("render re", {"request.json"}),
-    ("store ", {"stat", "vacuum", "export", "import", "delete"}),
-    ("store import re", {"request.json"}),
-    ("chat --effort h", {"high"}),
-    ("completion ", {"bash", "zsh", "fish"}),
-]
-
-
-@pytest.mark.parametrize(("line", "offered"), LINES)
-@pytest.mark.parametrize(
-    "complete", [pytest.param(in_bash, marks=needs("bash")), pytest.param(in_fish, marks=needs("fish"))]
-)
-def test_a_shell_completes_the_last_word(
-    complete: Callable[[Path, str], set[str]], place: Path, line: str, offered: set[str]
-) -> None:
-    assert complete(place, line) == offered
-
-
-@needs("zsh")
-@pytest.mark.parametrize(
-    ("line", "completed"),
-    [
-        ("serve --dev", "serve --device"),
-        ("serve --device cu", "serve --device cuda"),
-        ("render re", "render request.json"),
-        ("store vac", "store vacuum"),
-        ("store import re", "store import request.json"),
-        ("vers", "version"),
-    ],
-)
-def test_zsh_completes_the_last_word(place: Path, line: str, completed: str) -> None:
-    import pty  # not on Windows
-
-    child, terminal = pty.fork()
-    if child == 0:
-        os.chdir(place / "here")
-        os.execvpe("zsh", ["zsh", "-f"], environment(place, TERM="dumb", PS1="% "))
-    try:
-        echo = "gpt-oss-server() { echo \"<$*>\" }; echo r''eady"
-        os.write(terminal, f"autoload -U compinit; compinit -u -D; . {place}/script.zsh; {echo}\n".encode())
-        assert "ready" in seen(terminal, "ready")
-        os.write(terminal, f"gpt-oss-server {line}\t\n".encode())
-        assert f"<{completed}>" in seen(terminal, f"<{completed}>")
-    finally:
-        os.close(terminal)
-        os.waitpid(child, 0)
-
-
-def seen(terminal: int, expected: str) -> str:
-    text, until = "", time.monotonic() + 60
-    while expected not in text.replace("\r", "") and time.monotonic() < until:
-        if select.select([terminal], [], [], 1)[0]:
-            text += os.read(terminal, 4096).decode(errors="replace")
-    return text

@@ -24,7 +24,6 @@ WRONG_LINES = {
     "serve --port": "--port needs a value.",
     "chat --effort huge": "--effort is none, minimal, low, medium, high, xhigh or max, not 'huge'.",
     "render --json --tokens x": "--tokens and --json exclude each other.",
-    "completion tcsh": "SHELL is bash, zsh or fish, not 'tcsh'.",
 }
 # What the error holds, by the line.
 WRONG_WORDS = {
@@ -49,6 +48,8 @@ FAILURES = {
     "serve --host no.such.host.invalid --port 0": "no.such.host.invalid",
     f"{NEVER} --mcp notes=no-such-command-anywhere": "The command of the MCP server 'notes' was not found.",
     f"{NEVER} --mcp 'notes={sys.executable} -c pass'": "--mcp notes: ",
+    f"{NEVER} --embeddings http://127.0.0.1:1": "Start that server first, or leave the flag out.",
+    f"{NEVER} --reranker ftp://here --reranker-key s3cret": "--reranker must be the base URL of a server",
     f"{NEVER} --sealing-key-file ~nobody-of-this-name/key": "--sealing-key-file: ",
     f"{NEVER} --sealing-key-file {{folder}}": "--sealing-key-file: ",
     f"{NEVER} --sealing-key-file /proc/never/key": "--sealing-key-file: ",

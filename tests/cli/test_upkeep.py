@@ -37,6 +37,12 @@ CASES: dict[str, tuple[Check, dict[str, Any], State, str]] = {
     "SQLite": (surroundings.store, {"store": "sqlite:{folder}/store.db"}, OK, "stored, read and deleted"),
     "no Postgres": (surroundings.store, {"store": "postgres://me:s3cret@127.0.0.1:1/db"}, PROBLEM, "refused"),
     "no browser": (surroundings.browser, {"browser": "off"}, NOTE, "The browser tool is off."),
+    "no embeddings": (
+        surroundings.embeddings,
+        {"embeddings": "http://127.0.0.1:1", "embeddings_key": "s3cret"},
+        PROBLEM,
+        "no connection",
+    ),
     "a browser": (surroundings.browser, {"browser": "local:{folder}"}, OK, "A search was answered."),
     "no folder": (surroundings.browser, {"browser": "local:/no/such/folder"}, PROBLEM, "/no/such/folder"),
     "no search": (surroundings.browser, UNSEARCHABLE, PROBLEM, "search failed"),

@@ -126,7 +126,6 @@ class _Transaction:
     def __init__(self, tx: Transaction, counted: Counted) -> None:
         self._tx = tx
         self._counted = counted
-        self.announce = tx.announce
 
     def rows(self, sql: str, *values: Value) -> list[Row]:
         self._write(sql, values)

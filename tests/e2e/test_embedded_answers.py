@@ -112,12 +112,10 @@ FORMS: list[tuple[dict[str, Any], str]] = [
     ({"structured_outputs": {"regex": "[a-c]{3}-\\d{2}"}}, "[a-c]{3}-[0-9]{2}"),
     ({"guided_regex": "x/y{2}"}, "x/yy"),
     ({"regex": "k\n{1,2}l"}, "k\n{1,2}l"),
-    ({"regex_pattern": "[0-9]{4}"}, "[0-9]{4}"),
     ({"structured_outputs": {"grammar": 'root ::= "a"{5,5}'}}, "a{5}"),
     ({"guided_grammar": 'root ::= ("x" | "y") digit\ndigit ::= [0-9] # one'}, "[xy][0-9]"),
     ({"grammar": 'start: "<" WORD ">"\nWORD: /[a-d]{2,4}/'}, "<[a-d]{2,4}>"),
-    ({"ebnf": 'root ::= "q"'}, "q"),
-    ({"grammar_string": 'root ::= "é" | "東"'}, "é|東"),
+    ({"ebnf": 'root ::= "é" | "東"'}, "é|東"),
     ({"structured_outputs": {"json": SCHEMA}}, CITY),
     ({"guided_json": json.dumps(SCHEMA)}, CITY),
     ({"json_schema": SCHEMA}, CITY),
@@ -246,12 +244,10 @@ def test_a_compaction_ends_and_the_conversation_continues(bounded: str) -> None:
 @pytest.mark.parametrize("start", ["I am", "Paris is", "Sure, "])
 def test_an_answer_that_the_request_begins_comes_once(bounded: str, start: str) -> None:
     messages = [{"role": "user", "content": "Who are you?"}]
-    prefixed = post(bounded, "chat/completions", messages=messages, response_prefix=start)
     last = {"role": "assistant", "content": start}
-    continued = post(bounded, "chat/completions", messages=[*messages, last], continue_final_message=True)
-    for completion in (prefixed, continued):
-        (choice,) = completion["choices"]
-        assert choice["finish_reason"] == "stop"
-        assert "reasoning" not in choice["message"]
-        assert "\n\n" not in choice["message"]["content"]
-        assert choice["message"]["content"].count("model") <= 1
+    completion = post(bounded, "chat/completions", messages=[*messages, last], continue_final_message=True)
+    (choice,) = completion["choices"]
+    assert choice["finish_reason"] == "stop"
+    assert "reasoning" not in choice["message"]
+    assert "\n\n" not in choice["message"]["content"]
+    assert choice["message"]["content"].count("model") <= 1

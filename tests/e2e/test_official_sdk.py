@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import openai
 import pytest
 from openai import OpenAI
 
@@ -88,21 +87,6 @@ def test_items_sent_back_and_stored_tokens_give_the_same_prompt() -> None:
     assert prompts[0] == prompts[1]
 
 
-def test_retrieve_delete_and_unknown_ids() -> None:
-    with client_of(HELLO) as client:
-        response = create(client)
-        assert client.responses.retrieve(response.id).to_dict() == response.to_dict()
-        assert [item.type for item in client.responses.input_items.list(response.id).data] == ["message"]
-        client.responses.delete(response.id)
-        for gone in (response, create(client, store=False)):
-            with pytest.raises(openai.NotFoundError) as missing:
-                client.responses.retrieve(gone.id)
-            assert missing.value.code == "response_not_found"
-        with pytest.raises(openai.BadRequestError) as unknown:
-            create(client, previous_response_id=response.id)
-        assert unknown.value.code == "previous_response_not_found"
-
-
 def test_the_sdks_own_accumulator_resumes_a_background_stream() -> None:
     with client_of(CALL, tokens_per_second=200) as client:
         response = create(client, background=True)
@@ -111,28 +95,6 @@ def test_the_sdks_own_accumulator_resumes_a_background_stream() -> None:
             assert next(iter(stream)).sequence_number == 4
             final = stream.get_final_response()
     assert [item.type for item in final.output] == ["reasoning", "message", "function_call"]
-
-
-def test_conversations_and_their_items() -> None:
-    with client_of(CALL, SUNNY) as client:
-        conversations = client.conversations
-        made = conversations.create(
-            items=[{"type": "message", "role": "user", "content": "I live in Paris."}], metadata={"a": "b"}
-        )
-        assert conversations.retrieve(made.id) == made
-        first = create(client, "Weather?", conversation=made.id, store=False)
-        second = create(client, [result_of(first)], conversation={"id": made.id})
-        assert second.conversation.id == made.id
-        items = list(conversations.items.list(made.id, order="asc", limit=2))
-        kinds = ["message", "message", "reasoning", "message", "function_call", "function_call_output"]
-        assert [item.type for item in items] == [*kinds, "message"]
-        [last] = conversations.items.create(made.id, items=[{"role": "user", "content": "Thanks."}]).data
-        assert conversations.items.retrieve(last.id, conversation_id=made.id) == last
-        assert conversations.items.delete(last.id, conversation_id=made.id).id == made.id
-        assert conversations.update(made.id, metadata={"a": "c"}).metadata == {"a": "c"}
-        assert conversations.delete(made.id).deleted is True
-        with pytest.raises(openai.NotFoundError):
-            conversations.retrieve(made.id)
 
 
 TURNS = [
@@ -195,23 +157,6 @@ def test_a_search_for_tools(client: OpenAI) -> None:
     search, found, call = streamed(client, "search", tools=TOOLS).output
     assert (search.type, found.type, found.tools[0].name) == ("tool_search_call", "tool_search_output", "crm")
     assert (call.namespace, call.name) == ("crm", "list_orders")
-
-
-def test_calls_of_a_chat_completion(client: OpenAI) -> None:
-    options: dict[str, Any] = {
-        "model": "scripted",
-        "messages": [{"role": "user", "content": "Please say patch."}],
-    }
-    custom: Any = {"type": "custom", "custom": {"name": "apply_patch"}}
-    whole: Any = client.chat.completions.create(**options, tools=[custom])
-    [call] = whole.choices[0].message.tool_calls
-    assert (call.type, call.custom.input) == ("custom", PATCH)
-    options["messages"] = [{"role": "user", "content": "Please say both."}]
-    function: Any = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-    with client.chat.completions.stream(**options, tools=[function], parallel_tool_calls=True) as stream:
-        final: Any = stream.get_final_completion()
-    calls = final.choices[0].message.tool_calls
-    assert [json.loads(each.function.arguments)["c"] for each in calls] == ["Oslo", "Paris"]
 
 
 def test_every_kind_of_tool_is_echoed_in_a_form_that_the_sdk_reads(client: OpenAI) -> None:

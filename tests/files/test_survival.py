@@ -10,11 +10,11 @@ import pytest
 from tests.doubles.server_process import ServerProcess
 from tests.doubles.waiting import until_found
 
-FILES = 12
+FILES = 6
 TEXT = "\n".join(f"Line {number} of the harbour's rules." for number in range(6_000))
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.faults)])
 async def test_each_file_is_read_once_whenever_its_server_is_killed(tmp_path: Path, kills: int) -> None:
     flags = [
         "--model",
@@ -64,7 +64,7 @@ async def test_each_file_is_read_once_whenever_its_server_is_killed(tmp_path: Pa
         server.kill()
 
 
-@pytest.mark.parametrize("megabytes", [6, pytest.param(1_000, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("megabytes", [3, pytest.param(1_000, marks=pytest.mark.faults)])
 async def test_the_memory_of_a_server_does_not_grow_with_what_it_reads(
     tmp_path: Path, megabytes: int
 ) -> None:

@@ -113,12 +113,6 @@ def next_answer(answers: BinaryIO) -> tuple[int, str]:
     return status, json.loads(answers.read(int(headers["content-length"])))["object"]
 
 
-def test_a_body_that_is_too_large(url: str) -> None:
-    response = httpx.post(f"{url}/responses", content=b"x" * 2_000_001)
-    assert response.status_code == 413
-    assert "2,000,000" in error_of(response)["message"]
-
-
 def test_the_request_id_is_taken_or_made_and_returned(url: str) -> None:
     given = httpx.get(f"{url}/models", headers={"x-request-id": "mine-1"})
     assert given.headers["x-request-id"] == "mine-1"
@@ -167,29 +161,6 @@ def answers_to(item: Any) -> list[dict[str, Any]]:
     if not isinstance(item, dict) or item.get("type") not in ("function_call", "custom_tool_call"):
         return []
     return [{"type": f"{item['type']}_output", "call_id": item.get("call_id", "c"), "output": "done"}]
-
-
-@pytest.mark.parametrize(
-    "item",
-    [
-        "just a string",
-        {"role": "user", "content": "hi"},
-        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "hi"}]},
-        {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA=="}]},
-        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": None, "content": None},
-        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "thought"}]},
-        {"type": "custom_tool_call", "call_id": "c", "name": "patch", "input": "*** Begin"},
-        {"type": "web_search_call", "id": "ws", "status": "completed", "action": {"type": "search"}},
-        {"type": "code_interpreter_call", "id": "ci", "code": "1+1", "outputs": None},
-        {"type": "mcp_list_tools", "id": "m", "server_label": "x", "tools": []},
-    ],
-    ids=lambda item: str(item)[:40],
-)
-def test_every_kind_of_item_is_accepted(url: str, item: Any) -> None:
-    body = {"input": [item, *answers_to(item), {"role": "user", "content": None}]}
-    response = httpx.post(f"{url}/responses", json=body)
-    assert response.status_code == 200, response.text
-    assert response.json()["output"][0]["content"][0]["text"] == "Hello!"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from anthropic import Anthropic
 
 from gpt_oss_server.apis.messages.errors import error_body
 from gpt_oss_server.caller.caller import LOCAL, SESSION
-from gpt_oss_server.errors import ApiError, ContextLengthExceeded, EngineUnavailable
+from gpt_oss_server.errors import ApiError, ContextLengthExceeded
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from inference.backends.scripted import ScriptedEngine
@@ -245,10 +245,6 @@ async def test_a_prompt_that_is_too_long_is_one_that_clients_shorten(encoding: E
     assert error["type"] == "invalid_request_error"
     assert error["message"].startswith("prompt is too long: 3")
     assert " tokens > 256 maximum. " in error["message"]
-
-
-def test_an_engine_without_room_is_overloaded() -> None:
-    assert error_body(EngineUnavailable("Full."))["error"]["type"] == "overloaded_error"
 
 
 @pytest.fixture(scope="module")

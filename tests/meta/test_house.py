@@ -147,7 +147,6 @@ def test_what_several_apis_need_stands_outside_of_each(api: str) -> None:
         ("import gpt_oss_server.cli.main", {"torch", "transformers"}),
         ("import gpt_oss_server.settings", {"torch", "transformers", "fastapi", "pydantic"}),
         ("from gpt_oss_server.cli.parser import build_parser; build_parser()", HTTP),
-        ("import gpt_oss_server.constraints.json_check", HTTP - {"pydantic"} | {"gpt_oss_server.http"}),
         ("import gpt_oss_server.constraints.turn_check", HTTP - {"pydantic"} | {"gpt_oss_server.http"}),
         (f"import gpt_oss_server.app, gpt_oss_server.items.mcp; {READ_MCP}", {"mcp", "mcp_types"}),
     ],

@@ -113,7 +113,7 @@ async def reconnecting(log: EventLog, rng: random.Random) -> list[bytes]:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds(50, proofs=150))
 async def test_any_split_of_live_and_replay_equals_the_foreground_stream(
     encoding: Encoding, seed: int
 ) -> None:
@@ -138,7 +138,7 @@ async def test_any_split_of_live_and_replay_equals_the_foreground_stream(
             assert event == expected
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(20, proofs=60))
 async def test_a_stream_cancelled_at_any_time_ends_well_formed(encoding: Encoding, seed: int) -> None:
     rng = random.Random(6_000 + seed)
     service = service_of(encoded(encoding, rng), encoding)

@@ -105,10 +105,14 @@ async def test_a_forbidden_tool_is_not_called(random_ask: Asking, choice: Any) -
 
 UNFIT = [
     (SCHEMA, FINAL.format("Tokyo, 14"), "is not JSON"),
-    (SCHEMA, FINAL.format('{"name":"Tokyo"}'), "'size' is missing"),
-    (SCHEMA, FINAL.format('{"name":"Tokyo","size":0}'), "minimum 1"),
-    (OBJECT, FINAL.format("[1]"), "not of type object"),
-    ({"tools": [TOOL]}, call("functions.look", '{"name":1,"size":2}'), "1 at name is not of type string"),
+    (SCHEMA, FINAL.format('{"name":"Tokyo"}'), "'\"}' does not fit where it stands"),
+    (SCHEMA, FINAL.format('{"name":"Tokyo","size":0}'), "'0}' does not fit"),
+    (OBJECT, FINAL.format("[1]"), "'[1]' does not fit"),
+    (
+        {"tools": [TOOL]},
+        call("functions.look", '{"name":1,"size":2}'),
+        "for 'functions.look' do not fit its schema",
+    ),
     ({"tools": [TOOL], "tool_choice": "required"}, FINAL.format("No."), "called none"),
 ]
 
@@ -153,7 +157,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"text": {"format": {"type": "xml"}}}, "text.format", "'xml' is not served"),
     (form(schema=CITY), "text.format.name", "must be a string"),
     (form(name="a"), "text.format.schema", "JSON schema object"),
-    (form(json_schema=FORMAT), "text.format.json_schema", "Chat"),
+    (form(json_schema=FORMAT), "text.format.name", "Chat"),
     ({"tool_choice": "required"}, "tool_choice", "no tool can be called"),
     ({"tool_choice": "always"}, "tool_choice", "'required' or an object"),
     ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice", "`tools` does not declare"),
@@ -270,8 +274,9 @@ async def test_a_response_fails_before_it_shows_a_call_that_is_not_among_the_all
 async def test_an_answer_is_free_even_one_that_the_request_begins() -> None:
     response = await Asking(THINKS + ANSWER)(tools=TOOLS, tool_choice="none")
     assert (response["status"], response["output"][-1]["content"][0]["text"]) == ("completed", "Hello!")
-    body: dict[str, Any] = {"tools": [CHAT_TOOL], "tool_choice": "none", "response_prefix": "Hello,"}
-    completion = await completion_of(scripted(" world!<|return|>"), **body)
+    body: dict[str, Any] = {"tools": [CHAT_TOOL], "tool_choice": "none", "continue_final_message": True}
+    begun = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello,"}]
+    completion = await completion_of(scripted(" world!<|return|>"), messages=begun, **body)
     assert message_of(completion)["content"] == " world!"
 
 
@@ -301,7 +306,7 @@ async def test_a_chat_completion_has_the_text_of_a_call_that_none_forbids(per_st
     assert not any("tool_calls" in delta for delta in deltas)
     assert "".join(delta.get("reasoning", "") for delta in deltas) == "I could look."
     assert "".join(delta.get("content") or "" for delta in deltas) == '{"city": "Oslo"}'
-    completion = await completion_of(engine, functions=[CHAT_TOOL["function"]], function_call="none")
+    completion = await completion_of(engine, tools=[CHAT_TOOL], tool_choice="none")
     assert message_of(completion)["content"] == '{"city": "Oslo"}'
 
 

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.apis.responses.request import check_included, parse_request
-from gpt_oss_server.errors import ApiError, InvalidOutput, InvalidRequest, every_error
+from gpt_oss_server.apis.responses.request import parse_request
+from gpt_oss_server.errors import ApiError, InvalidOutput, every_error
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.items.table import Kinds
 from inference.backends.script_file import parse_script
 from inference.backends.scripted import ScriptedEngine
 from inference.engine import ContextOverflow, EngineBusy, EngineClosed, EngineFailed
@@ -212,13 +211,6 @@ def test_an_error_names_the_wrong_field_and_the_expected_value(change: Any, para
     assert (raised.value.status, raised.value.param) == (400, param)
     assert part in raised.value.message
     assert set(raised.value.body()["error"]) == {"message", "type", "param", "code"}
-
-
-def test_an_unknown_value_of_include_is_refused_with_the_known_ones() -> None:
-    known = r"does not know 'everything'\. .*web_search_call\.results"
-    with pytest.raises(InvalidRequest, match=known) as raised:
-        check_included(["everything"], Kinds.of())
-    assert raised.value.param == "include"
 
 
 @pytest.mark.parametrize(("change", "param"), NOT_SERVED, ids=lambda value: str(value)[:30])

@@ -65,7 +65,9 @@ def test_a_header_names_them(warning: str, path: str, body: Any, caplog: pytest.
 @EVERY_API
 def test_known_fields_are_not_named(warning: str, path: str, body: dict[str, Any]) -> None:
     harmless = dict.fromkeys(WITHOUT_EFFECT, "x")
-    answer = httpx.post(f"{warning}/{path}", json={**body, "temperature": 1, "top_a": 0, **harmless})
+    answer = httpx.post(
+        f"{warning}/{path}", json={**body, "temperature": 1, "xtc_probability": 0, **harmless}
+    )
     assert answer.status_code == 200, answer.text
     assert HEADER not in answer.headers
 

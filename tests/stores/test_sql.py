@@ -1,13 +1,8 @@
-"""What the statements cost, rows of earlier versions, records as bytes, and which processes have ended.
-Servers hear of each other's runs immediately, and only where a client reads them.
-"""
+"""What the statements cost, rows of earlier versions, records as bytes, and which processes have ended."""
 
-import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import aclosing
 
 import pytest
 from hypothesis import given
@@ -18,17 +13,12 @@ from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.events import Continuation
 from gpt_oss_server.stores.pages import ItemPage, UnknownItem, Wanted
-from gpt_oss_server.stores.postgres.connections import PostgresTransaction
-from gpt_oss_server.stores.postgres.database import PostgresDatabase
-from gpt_oss_server.stores.sql import elsewhere
 from gpt_oss_server.stores.sql.codec import decode_addition, encode_addition
 from gpt_oss_server.stores.sql.events import EventLogs, Held
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
-from tests.doubles.postgres import Postgres
 from tests.doubles.stored import append, conversation, counted, item, known, part
-from tests.doubles.waiting import until_found
 
 
 @pytest.mark.parametrize("newest_first", [True, False])
@@ -117,90 +107,3 @@ def test_a_process_of_this_machine_is_dead_once_it_has_ended() -> None:
     assert not here.knows_dead(name)
     process.communicate(b"\n")
     assert here.knows_dead(name)
-
-
-class Server:
-    def __init__(self, url: str, name: str) -> None:
-        self.database = PostgresDatabase(url)
-        self.logs = EventLogs(self.database, Held(), Replica(machine=name))
-        self.woken = asyncio.Event()
-        self.logs.start(self.woken.set)
-
-    async def hears(self) -> bool:
-        return self.database.hears
-
-    async def is_deaf(self) -> bool:
-        return not self.database.hears
-
-
-@pytest.fixture
-async def servers(postgres: Postgres) -> AsyncIterator[tuple[Server, Server]]:
-    url = postgres.new_database()
-    here, there = Server(url, "here"), Server(url, "there")
-    for server in (here, there):
-        assert await until_found(server.hears, bool)
-    yield here, there
-    for server in (here, there):
-        await server.database.close()
-
-
-async def test_a_reader_elsewhere_waits_for_announcements_and_not_by_looking(
-    servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(elsewhere, "_HEARD_SECONDS", 3600.0)  # only an announcement can end a wait
-    here, there = servers
-    await there.logs.begin("run")
-    log, counts = known(await here.logs.open("run")), counted(here.logs)
-    async with aclosing(log.read()) as batches:
-        for number in range(3):
-            waiting = asyncio.ensure_future(anext(batches))
-            await asyncio.sleep(0.3)
-            looks = counts.reads
-            await asyncio.sleep(0.3)
-            assert counts.reads == looks, "it looks without a reason"
-            await there.logs.append("run", number, [b"event %d" % number])
-            assert await waiting == [b"event %d" % number]
-        end = asyncio.ensure_future(anext(batches, None))
-        await asyncio.sleep(0.3)
-        await there.logs.end("run")
-        assert await end is None
-
-
-async def test_runs_without_a_reader_elsewhere_are_not_announced(
-    servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    announced: list[str] = []
-    monkeypatch.setattr(PostgresTransaction, "announce", lambda self, topic: announced.append(topic))
-    _, there = servers
-    await there.logs.begin("run")
-    for number in range(5):
-        await there.logs.append("run", number, [b"event"])
-    assert announced == []
-
-
-async def test_a_cancel_and_a_free_run_wake_the_other_server(servers: tuple[Server, Server]) -> None:
-    here, there = servers
-    await there.logs.begin("run", Continuation(b"request", None))
-    there.woken.clear()
-    await here.logs.request_cancel("run")
-    await there.woken.wait()
-    assert await there.logs.cancelled() == ["run"]
-    here.woken.clear()
-    await there.logs.give_back("run")
-    await here.woken.wait()
-    assert await here.logs.claim() is not None
-
-
-async def test_after_a_restart_of_the_database_servers_look_until_they_hear_again(
-    servers: tuple[Server, Server], postgres: Postgres
-) -> None:
-    here, there = servers
-    await there.logs.begin("run")
-    log = known(await here.logs.open("run"))
-    postgres.stop()
-    assert await until_found(here.is_deaf, bool)
-    postgres.start()
-    await there.logs.append("run", 0, [b"event"])
-    async with aclosing(log.read()) as batches:
-        assert await anext(batches) == [b"event"]
-    assert await until_found(here.hears, bool)

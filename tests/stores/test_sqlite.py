@@ -33,6 +33,7 @@ from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from tests.contracts.allowances_contract import AllowancesContract, used_up
 from tests.contracts.completions_contract import CompletionsContract
+from tests.contracts.embedded_contract import EmbeddedContract
 from tests.contracts.event_log_contract import EventLogContract
 from tests.contracts.files_contract import FilesContract
 from tests.contracts.store_contract import StoreContract
@@ -258,6 +259,10 @@ class TestFiles(OnEachDatabase, FilesContract):
 class TestVectorStores(OnEachDatabase, VectorStoresContract):
     async def make(self) -> VectorStores:
         return VectorStores(self.database)
+
+
+class TestEmbedded(OnEachDatabase, EmbeddedContract):
+    pass
 
 
 class TestFilesInAFolder(FilesContract):

@@ -7,13 +7,14 @@ import pytest
 
 from gpt_oss_server.turns.stops import StopFilter
 from tests.doubles.apis.chat_asking import completion_of, message_of, replaying
+from tests.doubles.random_tests.seeds import seeds
 
 
 def shown(filter: StopFilter, pieces: list[str]) -> str:
     return "".join(filter.feed(piece) for piece in pieces) + filter.close()
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds(60, proofs=200))
 def test_the_text_ends_at_the_same_place_however_it_is_split(seed: int) -> None:
     rng = random.Random(seed)
 

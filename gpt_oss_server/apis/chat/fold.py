@@ -35,7 +35,6 @@ class _FoldedChoice:
         self._lists: dict[str, list[Any]] = {}
         self._calls: list[dict[str, Any]] = []
         self._arguments: list[list[str]] = []
-        self._old_call: dict[str, Any] | None = None
         self._scores: dict[str, Any] | None = None
         self._end: dict[str, Any] = {}
         self._token_ids: list[int] | None = None
@@ -49,9 +48,6 @@ class _FoldedChoice:
             self._lists.setdefault(key, []).extend(delta.get(key, ()))
         for call in delta.get("tool_calls", ()):
             self._call(call)
-        if "function_call" in delta:
-            self._old_call = self._old_call or {"name": delta["function_call"]["name"], "arguments": ""}
-            self._old_call["arguments"] += delta["function_call"]["arguments"]
         if choice.get("logprobs") is not None:
             self._score(choice["logprobs"])
         if "token_ids" in choice:
@@ -77,7 +73,7 @@ class _FoldedChoice:
             {**call, call["type"]: {**call[call["type"]], _BODIES[call["type"]]: "".join(arguments)}}
             for call, arguments in zip(self._calls, self._arguments, strict=True)
         ]
-        only_calls = bool(calls or self._old_call) and not texts["content"]
+        only_calls = bool(calls) and not texts["content"]
         message: dict[str, Any] = {
             "role": "assistant",
             "content": None if only_calls else texts["content"],
@@ -87,7 +83,5 @@ class _FoldedChoice:
         }
         if calls:
             message["tool_calls"] = calls
-        if self._old_call is not None:
-            message["function_call"] = self._old_call
         ids = {} if self._token_ids is None else {"token_ids": self._token_ids}
         return {"index": index, "message": message, "logprobs": self._scores, **self._end, **ids}

@@ -176,7 +176,7 @@ def _before_calls(messages: Sequence[Any]) -> list[bool]:
         flags.append(call_follows)
         if not isinstance(message, dict) or message.get("role") != "assistant":
             call_follows = False
-        elif message.get("tool_calls") or message.get("function_call"):
+        elif message.get("tool_calls"):
             call_follows = True
     return flags[::-1]
 
@@ -268,12 +268,7 @@ def _calls(message: Message, where: str) -> list[EarlierCall]:
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
         raise InvalidRequest(f"`{where}.tool_calls` must be an array.", param=f"{where}.tool_calls")
-    read = [_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls)]
-    old = message.get("function_call")
-    if old is not None:
-        name, arguments = _function(old, f"{where}.function_call", "arguments")
-        read.append(EarlierCall(f"function:{name}", f"functions.{name}", arguments, "json"))
-    return read
+    return [_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls)]
 
 
 def _call(call: Any, where: str) -> EarlierCall:
@@ -308,13 +303,8 @@ def _tool(message: Message, where: str, conversation: ReadMessages) -> None:
     conversation.segments.append(conversation.renderer.tool_result(recipient, _content(message, where)))
 
 
-def _old_function(message: Message, where: str, conversation: ReadMessages) -> None:
-    recipient = f"functions.{text_field(message, 'name', where)}"
-    conversation.segments.append(conversation.renderer.tool_result(recipient, _content(message, where)))
-
-
 def _begun(message: Message, where: str) -> Begun:
-    if message.get("role") != "assistant" or message.get("tool_calls") or message.get("function_call"):
+    if message.get("role") != "assistant" or message.get("tool_calls"):
         raise InvalidRequest(
             "`continue_final_message` needs a last message from the assistant that has no calls.",
             param="continue_final_message",
@@ -331,5 +321,4 @@ _HANDLERS: dict[str, Handler] = {
     "user": _user,
     "assistant": _assistant,
     "tool": _tool,
-    "function": _old_function,
 }

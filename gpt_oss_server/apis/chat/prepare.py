@@ -4,7 +4,7 @@ Takes a validated request, its tools, the engine's facts and the settings. Retur
 raises an error before anything is generated. `/tokenize` uses it too, so it counts the model's exact prompt.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,12 +12,11 @@ from gpt_oss_server.apis.chat.messages import Begun, ReadMessages, read_messages
 from gpt_oss_server.apis.chat.request import CreateChatCompletion
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import AnswerFormat, requested_answer
-from gpt_oss_server.content.dialect import FLAT, NESTED
+from gpt_oss_server.content.nested import flat_choice, flat_format, flat_tool
 from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.harmony.render import Renderer
-from gpt_oss_server.items.function_call import function_tool
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.runs.prepared import Prepared
 from gpt_oss_server.runs.work import Work
@@ -64,10 +63,10 @@ def prepare(
     scored = None if top is None else scored_prompt(model.engine, top, "prompt_logprobs")
     renderer = model.renderer
     conversation = _read(request, model.info, hosted.kinds, renderer)
-    prefill = _prefill(_begun(request, conversation.begun, wanted), renderer)
+    prefill = _prefill(conversation.begun, wanted, renderer)
     thinking = thinking_of(request.effort, request.reasoning_budget, model.settings)
     bounds = thinking.budget is not None
-    wanted = replace(wanted, bounds_reasoning=bounds, begun=prefill, begun_param=request.begin_param)
+    wanted = replace(wanted, bounds_reasoning=bounds, begun=prefill, begun_param="continue_final_message")
     head = _head(request, thinking, answer, tools, hosted, work)
     context = model.info.context_length - len(prefill)
     prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
@@ -97,14 +96,13 @@ def _head(
     hosted: HostedTools,
     work: Work,
 ) -> Head:
-    template = request.template
     return Head.of(
         work.model,
         thinking,
         tools,
         hosted,
-        date=template.date or template.current_date or work.date(),
-        identity=template.identity or template.model_identity,
+        date=request.template.date or work.date(),
+        identity=request.template.model_identity,
         instructions=with_verbosity(None, request.verbosity),
         formats=answer.declared,
     )
@@ -145,43 +143,26 @@ def _check_needs_no_approval(hosted: HostedTools) -> None:
         )
 
 
-def _begun(request: CreateChatCompletion, continued: Begun | None, wanted: Wanted) -> Begun | None:
-    prefix = request.response_prefix
-    begun = continued if prefix is None else Begun(content=prefix)
-    if begun is not None and begun.content is not None and wanted.must_call:
-        raise InvalidRequest(
-            f"The request begins the answer, but `{wanted.choice_param}` requires a call in its place. Leave "
-            "one of them out.",
-            param=request.begin_param,
-        )
-    if prefix is not None and continued is not None:
-        raise InvalidRequest(
-            "`response_prefix` and `continue_final_message` both set how the answer begins: send one.",
-            param="response_prefix",
-        )
-    return begun
-
-
-def _prefill(begun: Begun | None, renderer: Renderer) -> tuple[int, ...]:
+def _prefill(begun: Begun | None, wanted: Wanted, renderer: Renderer) -> tuple[int, ...]:
     """The ids after the cue: ordinary messages, the last without its end token."""
     if begun is None:
         return ()
+    if begun.content is not None and wanted.must_call:
+        raise InvalidRequest(
+            "The request begins the answer, but `tool_choice` requires a call in its place. Leave one out.",
+            param="continue_final_message",
+        )
     messages: list[Segment] = [renderer.reasoning(begun.reasoning)] if begun.reasoning else []
     if begun.content is not None:
         messages.append(renderer.answer(begun.content))
-    return _open_ended(messages, len(renderer.cue))
-
-
-def _open_ended(messages: Sequence[Segment], cue: int) -> tuple[int, ...]:
-    return tuple(token for message in messages for token in message.tokens)[cue:-1]
+    return tuple(token for message in messages for token in message.tokens)[len(renderer.cue) : -1]
 
 
 def read_tools(request: CreateChatCompletion, kinds: Kinds) -> RequestTools:
     read = RequestTools(offered=request.offers_tools)
     for index, tool in enumerate(request.tools or ()):
-        kinds.read_tool(tool, f"tools[{index}]", read, NESTED)
-    for index, function in enumerate(request.functions or ()):
-        read.declare(function_tool(function, f"functions[{index}]"))
+        flat, where = flat_tool(tool, f"tools[{index}]")
+        kinds.read_tool(flat, where, read)
     if request.web_search_options is not None:
         kinds.read_tool(_web_search(request.web_search_options), "web_search_options", read)
     for name in request.template.builtin_tools or ():
@@ -212,16 +193,7 @@ def _check_forms(tools: RequestTools) -> None:
 def read_form(
     request: CreateChatCompletion, tools: RequestTools, hosted: HostedTools
 ) -> tuple[AnswerFormat, Wanted]:
-    answer = requested_answer(request.forms, request.response_format, "response_format", NESTED)
-    return answer, _wanted(request, answer, tools, hosted)
-
-
-def _wanted(
-    request: CreateChatCompletion, answer: AnswerFormat, tools: RequestTools, hosted: HostedTools
-) -> Wanted:
-    parallel, old = request.allows_parallel_calls, request.function_call
-    if old is None:
-        choice = request.tool_choice
-        return wanted_of(choice, answer, tools, hosted, dialect=NESTED, parallel=parallel)
-    named = old if isinstance(old, str) else {"type": "function", "name": old.get("name")}
-    return wanted_of(named, answer, tools, hosted, where="function_call", dialect=FLAT, parallel=parallel)
+    answer = requested_answer(request.forms, *flat_format(request.response_format, "response_format"))
+    choice, parallel = flat_choice(request.tool_choice), request.allows_parallel_calls
+    wanted = wanted_of(choice, answer, tools, hosted, parallel=parallel)
+    return answer, wanted

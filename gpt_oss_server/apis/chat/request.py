@@ -27,7 +27,6 @@ from gpt_oss_server.http.shared_fields import (
     FormFields,
     GenerationFields,
     TurnFields,
-    check_best_of,
     check_metadata,
     check_stops,
     check_stream_options,
@@ -48,12 +47,15 @@ _NOT_SERVED: NotServed = {
     "audio": (NEVER, "This model writes text only."),
     "modalities": (only(["text"]), "This model writes text only."),
     "moderation": (NEVER, "Send the text to /v1/moderations."),
+    "functions": (EMPTY, "Use tools."),
+    "function_call": (only("auto", "none"), "Use tool_choice."),
     "documents": (EMPTY, "Put the documents' text into a message."),
     "data_sources": (EMPTY, "Put the documents' text into a message."),
     "truncation_side": (only("left"), "truncate_prompt_tokens drops the oldest turns."),
     "skip_special_tokens": (TRUE, 'Send metadata {"__debug": true} to see special tokens.'),
     "think": (NEVER, "Use reasoning_effort."),
     "format": (EMPTY, "Use response_format."),
+    "response_prefix": (NEVER, "Send a last assistant message and continue_final_message."),
     "prompt": (NEVER, "Send `messages`, or use /v1/completions."),
     "input": (NEVER, "This is a field of the Responses API; send `messages`."),
     "instructions": (NEVER, "This is a field of the Responses API; send a system message."),
@@ -67,18 +69,15 @@ _EXAMPLE = '{"messages": [{"role": "user", "content": "Hello"}]}'
 
 
 class TemplateOptions(Body):
-    """The `chat_template_kwargs` that Harmony's system message can state, under all their names."""
+    """The `chat_template_kwargs` that Harmony's system message can state."""
 
     reasoning_effort: Effort | None = optional("The same as the request's `reasoning_effort`.")
-    identity: str | None = optional("Replaces the first line of the system message.")
-    model_identity: str | None = optional("The same as `identity`.")
+    model_identity: str | None = optional("Replaces the first line of the system message.")
     date: str | None = optional("Replaces the date in the system message.")
-    current_date: str | None = optional("The same as `date`.")
     builtin_tools: list[Literal["browser", "python"]] | None = optional(
         "Offers the browser or python of this server."
     )
     enable_thinking: Boolean | None = optional("With false, the effort is `none`.")
-    thinking: Boolean | None = optional("The same as `enable_thinking`.")
 
 
 class Thinking(Body):
@@ -96,8 +95,6 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
     not_served: ClassVar[NotServed] = _NOT_SERVED
 
     messages: list[Any] = required("The conversation so far.")
-    functions: list[dict[str, Any]] | None = optional("The old form of `tools`.")
-    function_call: str | dict[str, Any] | None = optional("The old form of `tool_choice`.")
     web_search_options: dict[str, Any] | None = optional("Offers the browser of this server.")
     max_tokens: Annotated[Integer, Field(ge=1)] | None = optional("The old name of `max_completion_tokens`.")
     max_completion_tokens: Annotated[Integer, Field(ge=1)] | None = optional(
@@ -114,9 +111,6 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
     include_reasoning: Boolean | None = optional("With false, the answer leaves out the reasoning.")
     enable_thinking: Boolean | None = optional("With false, the effort is `none`.")
     thinking: Thinking | None = optional("Reasoning as Anthropic's API has it.")
-    preamble_field: Literal["content", "reasoning"] | None = optional(
-        "Where a preamble before a call is shown. Left out: `--chat-preamble-field`."
-    )
     verbosity: Verbosity | None = optional("Requests a shorter or longer answer by a line in the prompt.")
     response_format: dict[str, Any] | None = optional(
         "The form of the answer: `text`, `json_object` or `json_schema`."
@@ -128,7 +122,6 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
     continue_final_message: Boolean | None = optional(
         "The model continues the last message instead of beginning one."
     )
-    response_prefix: str | None = optional("The text with which the answer begins.")
 
     @property
     def template(self) -> TemplateOptions:
@@ -142,8 +135,7 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
     @property
     def _switched_effort(self) -> Effort | None:
         """The effort of a request that switches reasoning off instead of choosing one."""
-        template = self.template
-        switches = (self.enable_thinking, template.enable_thinking, template.thinking)
+        switches = (self.enable_thinking, self.template.enable_thinking)
         is_off = False in switches or (self.thinking is not None and self.thinking.type == "disabled")
         return "none" if is_off else None
 
@@ -156,7 +148,7 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
 
     def preamble_place(self, default: str) -> str:
         """The field for preambles; where the answer has a form, `content` holds nothing else."""
-        return self.preamble_field or ("reasoning" if self.has_form else default)
+        return "reasoning" if self.has_form else default
 
     @property
     def has_form(self) -> bool:
@@ -173,17 +165,12 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
 
     @property
     def allows_parallel_calls(self) -> bool:
-        """False unless the request allows them; `functions` has room for one call."""
-        return self.parallel_tool_calls is True and self.functions is None
-
-    @property
-    def begin_param(self) -> str:
-        """The field that begins the answer, if any does."""
-        return "response_prefix" if self.response_prefix is not None else "continue_final_message"
+        """False unless the request allows them."""
+        return self.parallel_tool_calls is True
 
     @property
     def offers_tools(self) -> bool:
-        return "none" not in (self.tool_choice, self.function_call)
+        return self.tool_choice != "none"
 
 
 def parse_request(body: object) -> CreateChatCompletion:
@@ -197,13 +184,10 @@ def parse_request(body: object) -> CreateChatCompletion:
     check_metadata(request.metadata)
     check_bias(request.logit_bias)
     check_stream_options(request.stream_options, streams=bool(request.stream))
-    check_best_of(request)
     if not request.messages:
         raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")
     if request.top_logprobs and not request.logprobs:
         raise InvalidRequest("`top_logprobs` needs `logprobs` to be true.", param="top_logprobs")
-    if request.tools is not None and request.functions is not None:
-        raise InvalidRequest("`functions` is the old form of `tools`: send one of them.", param="functions")
     if request.continue_final_message and request.add_generation_prompt:
         raise InvalidRequest(
             "`continue_final_message` and `add_generation_prompt` exclude each other: the first continues an "

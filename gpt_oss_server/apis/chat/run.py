@@ -164,7 +164,6 @@ class ChatRun:
             stops=request.stops,
             shows_stop=bool(request.include_stop_str_in_output),
             speller=self._speller() if self._shows_scores else None,
-            old_calls=request.functions is not None,
             custom=frozenset(
                 recipient for recipient, tool in self._prepared.tools.clients.items() if tool.kind == "custom"
             ),
@@ -213,9 +212,8 @@ class ChatRun:
             chunks[0]["prompt_token_ids"] = [*self._prepared.prompt, *self._prepared.prefill]
         self._has_begun = True
         if self.request.stream and self.request.includes_usage:
-            counts = self.request.counts_usage
-            for chunk, part in zip(chunks, parts, strict=True):
-                chunk["usage"] = self._usage_so_far(part) if counts else None
+            for chunk in chunks:
+                chunk["usage"] = None
         return chunks
 
     def _end(self) -> list[Chunk]:
@@ -258,7 +256,7 @@ class ChatRun:
         return self.request.scores is not None and self._prepared.sampling.logprobs is not None
 
     def _speller(self) -> Speller:
-        return Speller(self._encoding, as_ids=bool(self.request.return_tokens_as_token_ids))
+        return Speller(self._encoding)
 
     def _metadata(self) -> dict[str, Any]:
         metadata = shown_metadata(self.request.metadata)
@@ -274,8 +272,3 @@ class ChatRun:
 
     def _shown_usage(self) -> dict[str, Any]:
         return shown_usage(self._usage(), with_reasoning=True)
-
-    def _usage_so_far(self, part: ChunkPart) -> dict[str, Any]:
-        """The usage of the part's choice alone, as in vLLM; that of all choices follows at the end."""
-        usage = usage_of_choices([self._choices[part["index"]].transcript])
-        return shown_usage(usage, with_reasoning=True)

@@ -69,6 +69,6 @@ class ChatService:
             self.served.toolset,
             lambda: read_tools(request, work.kinds),
             lay_out,
-            (request.messages, request.tools, request.functions, request.response_format),
+            (request.messages, request.tools, request.response_format),
             limit=request.max_tool_calls,
         )

@@ -24,7 +24,6 @@ from gpt_oss_server.apis.chat.writers import (
     ChunkPart,
     ContentWriter,
     CustomCallWriter,
-    OldCallWriter,
     ReasoningWriter,
     Shown,
     SilentWriter,
@@ -42,7 +41,7 @@ from inference.engine import Finish
 if TYPE_CHECKING:
     from tools.browser.citations import CitationRewriter, Resolve
 
-FinishReason = Literal["stop", "length", "tool_calls", "function_call"]
+FinishReason = Literal["stop", "length", "tool_calls"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,6 @@ class Form:
     stops: tuple[str, ...] = ()
     shows_stop: bool = False
     speller: Speller | None = None  # None: no log-probabilities
-    old_calls: bool = False  # the request uses `functions`
     custom: frozenset[str] = frozenset()  # recipients whose calls are text
 
 
@@ -135,9 +133,7 @@ class ChoiceStream:
             return "stop"
         if finish is Finish.LENGTH:
             return "length"
-        if self._shown.calls:
-            return "function_call" if self._form.old_calls else "tool_calls"
-        return "stop"
+        return "tool_calls" if self._shown.calls else "stop"
 
     def _route(self, header: Header) -> Writer:
         form, shown = self._form, self._shown
@@ -160,8 +156,6 @@ class ChoiceStream:
         name = called_name(recipient)
         if recipient in form.custom:
             return CustomCallWriter(shown, name, form.new_call_id)
-        if form.old_calls:
-            return OldCallWriter(shown, name)
         return CallWriter(shown, name, form.new_call_id)
 
     def _citations(self, *, in_json: bool = False) -> CitationRewriter | None:

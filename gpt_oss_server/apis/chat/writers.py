@@ -162,21 +162,6 @@ class CustomCallWriter(CallWriter):
     kind, body = "custom", "input"
 
 
-class OldCallWriter(Writer):
-    """A call in the form of `functions`: one call without id or index; further calls are dropped."""
-
-    def __init__(self, shown: Shown, name: str) -> None:
-        self._name = name
-        self._is_shown = shown.calls == 0
-        shown.calls += 1
-
-    def open(self) -> list[ChunkPart]:
-        return [{"delta": {"function_call": {"name": self._name, "arguments": ""}}}] if self._is_shown else []
-
-    def delta(self, text: str) -> list[ChunkPart]:
-        return [{"delta": {"function_call": {"arguments": text}}}] if self._is_shown else []
-
-
 class SilentWriter(Writer):
     """A call that runs here: the stream shows it with its result."""
 

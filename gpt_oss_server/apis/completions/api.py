@@ -17,7 +17,7 @@ from gpt_oss_server.apis.completions.tokenizer import (
 from gpt_oss_server.caller.caller import LOCAL, Caller
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import requested_answer
-from gpt_oss_server.content.dialect import NESTED
+from gpt_oss_server.content.nested import flat_format
 from gpt_oss_server.errors import UnsupportedField
 from gpt_oss_server.http.body import read_json
 from gpt_oss_server.http.fields import documented
@@ -89,7 +89,7 @@ async def start(caller: Caller, body: object, served: Served) -> CompletionRun:
 
 
 async def grammar_of(request: CreateCompletion, model: Model, caller: Caller) -> Grammar | None:
-    answer = requested_answer(request.forms, request.response_format, "response_format", NESTED)
+    answer = requested_answer(request.forms, *flat_format(request.response_format, "response_format"))
     wanted = Wanted(answer=answer.form)
     if not wanted.binds:
         return None

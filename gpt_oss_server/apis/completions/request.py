@@ -18,7 +18,6 @@ from gpt_oss_server.http.shared_fields import (
     ChoiceFields,
     FormFields,
     GenerationFields,
-    check_best_of,
     check_stops,
     check_stream_options,
 )
@@ -88,7 +87,6 @@ def parse_request(body: object) -> CreateCompletion:
     )
     check_stops(request.stops)
     check_stream_options(request.stream_options, streams=bool(request.stream))
-    check_best_of(request)
     check_bias(request.logit_bias)
     if request.max_tokens == 0 and not request.echo:
         raise InvalidRequest(

@@ -227,7 +227,7 @@ class CompletionRun:
         )
 
     def _speller(self) -> Speller:
-        return Speller(self._model.encoding, as_ids=bool(self.request.return_tokens_as_token_ids))
+        return Speller(self._model.encoding)
 
     def _chunk(self, choice: _Choice, text: str, scores: LegacyLogprobs | None = None) -> Chunk:
         part = {
@@ -242,9 +242,8 @@ class CompletionRun:
                 part["prompt_token_ids"] = list(choice.prompt)
         choice.has_begun = True
         chunk: Chunk = {**self._head, "choices": [part]}
-        options = self.request.stream_options
-        if options and options.include_usage:
-            chunk["usage"] = self._usage_so_far(choice) if options.continuous_usage_stats else None
+        if self.request.includes_usage:
+            chunk["usage"] = None
         return chunk
 
     def _usage(self) -> Usage:
@@ -256,10 +255,6 @@ class CompletionRun:
         for seen in begun:
             cached[seen.position] = min(cached.get(seen.position, seen.cached), seen.cached)
         return Usage(prompt_tokens, sum(cached.values()), sum(seen.sampled for seen in begun))
-
-    def _usage_so_far(self, choice: _Choice) -> dict[str, Any]:
-        """The usage of this choice alone, as in vLLM; that of all choices follows at the end."""
-        return shown_usage(Usage(len(choice.prompt), choice.seen.cached, choice.seen.sampled))
 
 
 def _whole(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

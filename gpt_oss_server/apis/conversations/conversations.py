@@ -187,8 +187,8 @@ class Conversations:
         """The parts without the item.
 
         Its own part is rendered again, because segments do not name their item. The other parts stay, because
-        few items hold a tool's result, so items alone do not suffice to render them. Of their items, the
-        reader sees outlines: a later item may need the deleted one, whatever their texts are.
+        few items hold a tool's result, so items alone do not suffice to render them. Their items are read,
+        as a later one may need the deleted one.
         """
         at = next((n for n, part in enumerate(parts) if _has(part, item_id)), None)
         if at is None:
@@ -196,7 +196,7 @@ class Conversations:
         before = sum(len(part.items) for part in parts[:at])
         left = tuple(item for item in parts[at].items if item["id"] != item_id)
         others = (part for part in parts if part is not parts[at])
-        items = [self._work.kinds.outline(item) for part in others for item in part.items]
+        items = [item for part in others for item in part.items]
         items[before:before] = left
         try:
             read = self._rendered(items, {}, {})

@@ -22,7 +22,7 @@ from gpt_oss_server.items.function_call import FunctionCallBuilder, unknown_func
 from gpt_oss_server.items.hosted import HostedCall
 from gpt_oss_server.items.mcp import McpApprovalBuilder, McpCallBuilder
 from gpt_oss_server.items.message import message
-from gpt_oss_server.items.reasoning import REASONING_EVENTS, Seal, SummaryKind, reasoning, seal_reasoning
+from gpt_oss_server.items.reasoning import REASONING_EVENTS, Seal, reasoning, seal_reasoning
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.runs.background.tape import Tape
 from gpt_oss_server.runs.work import Work
@@ -44,7 +44,7 @@ class Detail:
     answers_json: bool = False  # the request wants a JSON answer
     speller: Speller | None = None  # of the log-probabilities of messages to the user
     reasoning_speller: Speller | None = None  # of those of reasoning
-    summary: SummaryKind | None = None  # of reasoning
+    summary: bool = False  # of reasoning
     seal: Seal | None = None  # seals a reasoning message so that only this server can read it
     reasoning_events: str = REASONING_EVENTS["openai"]
 
@@ -77,7 +77,7 @@ def _detail(
         return seal_reasoning(sealer, transcript().spoken(message, model.renderer).tokens)
 
     sealed = "reasoning.encrypted_content" in (request.include or ())
-    speller = Speller(model.encoding, as_ids=False)
+    speller = Speller(model.encoding)
     scored = request.scored if prepared.sampling.logprobs is not None else ()
     cite = prepared.hosted.cite
     return Detail(
@@ -87,7 +87,7 @@ def _detail(
         answers_json=prepared.wanted.answer is not None,
         speller=speller if "message" in scored else None,
         reasoning_speller=speller if "reasoning" in scored else None,
-        summary=request.summary,
+        summary=request.summary is not None,
         seal=seal if sealed else None,
         reasoning_events=REASONING_EVENTS[model.settings.event_names],
     )

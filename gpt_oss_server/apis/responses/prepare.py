@@ -25,7 +25,6 @@ from gpt_oss_server.apis.responses.past import Past
 from gpt_oss_server.apis.responses.request import CreateResponse
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import requested_answer
-from gpt_oss_server.content.dialect import FLAT
 from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Layout, Segment, since_compaction
@@ -145,7 +144,7 @@ class _Preparing:
         self._context = context
         self._conversation = conversation
         form = request.text.format if request.text else None
-        self._answer = requested_answer(request.forms, form, "text.format", FLAT)
+        self._answer = requested_answer(request.forms, form, "text.format")
         self._effort = conversation.effort or request.effort or work.model.settings.default_reasoning_effort
         self._thinking = thinking_of(self._effort, request.reasoning_budget, work.model.settings)
         self._all_reasoning = request.reasoning_context == "all_turns"

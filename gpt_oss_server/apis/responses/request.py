@@ -47,8 +47,7 @@ from gpt_oss_server.items.table import Kinds
 
 class ReasoningOptions(Reasoning):
     summary: Literal["auto", "concise", "detailed", "none"] | None = optional(
-        "A summary taken from the reasoning: every paragraph (`auto`, `detailed`) or its first "
-        "sentence (`concise`)."
+        "A summary taken from the reasoning: a part for each paragraph."
     )
     generate_summary: Literal["auto", "concise", "detailed", "none"] | None = optional(
         "The old name of `summary`."
@@ -86,8 +85,6 @@ _NOT_SERVED: NotServed = {
     "reasoning_effort": (NEVER, "Use reasoning={'effort': …}."),
     "functions": (EMPTY, "This is a Chat Completions field; use tools."),
     "logprobs": (FALSE, "Leave it out."),
-    "best_of": (only(1), "Leave it out."),
-    "use_beam_search": (FALSE, "Leave it out, or use Chat Completions."),
     "prompt_logprobs": (NEVER, "Leave it out, or use Chat Completions."),
     "return_token_ids": (FALSE, "Leave it out, or use Chat Completions."),
     "chat_template_kwargs": (EMPTY, "Use reasoning, instructions and tools."),

@@ -15,7 +15,7 @@ from gpt_oss_server.stores.events import Claimed
 from gpt_oss_server.stores.repeated import Repeated
 from gpt_oss_server.stores.sql.events import EventLogs
 
-_LOOK_SECONDS = 0.5  # between looks for runs to continue or to cancel, if nothing announces them
+_LOOK_SECONDS = 0.5  # between looks for runs to continue or to cancel
 _log = logging.getLogger(__name__)
 Build = Callable[[Claimed], Awaitable[Run]]
 
@@ -45,7 +45,6 @@ class Takeover:
 
     def start(self) -> None:
         self._repeated.start()
-        self._claims.start(self._repeated.wake)
 
     async def close(self) -> None:
         await self._repeated.close()

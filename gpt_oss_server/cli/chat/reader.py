@@ -6,7 +6,6 @@ that are pasted together are one message.
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import sys
@@ -138,7 +137,10 @@ def typing_ignored() -> Iterator[None]:
 
 
 class History:
-    """The messages of earlier chats, for the arrow keys: a file for its owner only, a JSON text a line."""
+    """The messages of earlier chats, for the arrow keys: readline's own file, for its owner only.
+
+    A message of several lines is recalled in its own chat alone.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -147,17 +149,8 @@ class History:
         """Gives the messages to readline. A file that cannot be read counts as empty."""
         import readline
 
-        try:
-            lines = self._path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError):
-            return
-        if len(lines) > 2 * _MOST_MESSAGES:
-            self._rewrite(lines[-_MOST_MESSAGES:])
-        for line in lines[-_MOST_MESSAGES:]:
-            with suppress(ValueError):
-                message = json.loads(line)
-                if message and isinstance(message, str):
-                    readline.add_history(message)
+        with suppress(OSError):
+            readline.read_history_file(self._path)
 
     def add(self, message: str) -> None:
         """Recalls the message from now on. A folder that cannot be written costs only the memory."""
@@ -166,24 +159,10 @@ class History:
         except ImportError:
             return
         readline.add_history(message)
-        if len(message) <= _LONGEST_MESSAGE:
-            with suppress(OSError):
-                self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                _append(self._path, [json.dumps(message)])
-
-    def _rewrite(self, lines: list[str]) -> None:
-        """Through another file, so that a chat that is killed here loses nothing."""
-        shorter = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        try:
-            shorter.unlink(missing_ok=True)
-            _append(shorter, lines)
-            shorter.replace(self._path)
-        except OSError:
-            shorter.unlink(missing_ok=True)
-
-
-def _append(path: Path, lines: list[str]) -> None:
-    """Makes the file if it is missing, with rights for its owner alone."""
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    with os.fdopen(file, "a", encoding="utf-8") as written:
-        written.writelines(line + "\n" for line in lines)
+        if "\n" in message or len(message) > _LONGEST_MESSAGE or "libedit" in (readline.__doc__ or ""):
+            return
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600))
+            readline.set_history_length(_MOST_MESSAGES)
+            readline.append_history_file(1, self._path)

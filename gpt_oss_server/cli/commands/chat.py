@@ -115,7 +115,7 @@ def _reader(args: argparse.Namespace) -> Reader:
     from gpt_oss_server.stores.sealing import state_folder
 
     keeps = args.history and sys.stdin.isatty()
-    history = History(state_folder() / "chat-history") if keeps else None
+    history = History(state_folder() / "chat-messages") if keeps else None
     return Reader(console.styled("> ", console.BOLD, on=console.colourful(sys.stdout)), history)
 
 

@@ -81,6 +81,7 @@ def _checks(settings: Settings) -> dict[str, Check]:
         **{f"python in {level}": surroundings.sandbox(level) for level in levels},
         "browser": surroundings.browser,
         **({"mcp": surroundings.mcp} if settings.mcp else {}),
+        **({"embeddings": surroundings.embeddings} if settings.embeddings or settings.reranker else {}),
         **{check.__name__: check for check in around},
     }
 

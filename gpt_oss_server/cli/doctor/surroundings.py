@@ -12,6 +12,7 @@ from gpt_oss_server.cli.doctor.finding import Check, Finding, missing, ok
 from gpt_oss_server.cli.server.http_server import connection_limits, listen
 from gpt_oss_server.cli.server.tools import count_tools, hosted_tool
 from gpt_oss_server.cli.terminal.console import CommandLineError
+from gpt_oss_server.embeddings import EndpointFailed, probed
 from gpt_oss_server.http.connections.tls import tls_of
 from gpt_oss_server.ids import random_ids
 from gpt_oss_server.runs.served import keyring_of
@@ -99,6 +100,14 @@ async def mcp(settings: Settings) -> Finding:
             advice = "Start it, or correct --mcp; requests that need it will try again."
             return missing(f"--mcp {server.label}: {error}", advice, needed=True)
     return ok(f"MCP servers that answered: {', '.join(answered)}.")
+
+
+async def embeddings(settings: Settings) -> Finding:
+    """Asks for the vector of a text, and for the order of two."""
+    try:
+        return ok(f"{'; '.join(await probed(settings))}.")
+    except (EndpointFailed, SettingsError) as error:
+        return missing(str(error), "Start that server, or correct the flag.", needed=True)
 
 
 async def store(settings: Settings) -> Finding:

@@ -106,8 +106,19 @@ def check_start(settings: Settings) -> None:
     check_telemetry(settings)
     if settings.store.partition(":")[0] in DATABASES:  # a model may load for minutes before it is opened
         asyncio.run(open_database(settings.store).close())
+    check_endpoints(settings)
     ToolsetMaker(settings, kinds)  # raises for backends and servers that are named wrongly
     check_tools(settings)
+
+
+def check_endpoints(settings: Settings) -> None:
+    """Raises `SettingsError` for an endpoint of embeddings or of a reranker that does not answer."""
+    from gpt_oss_server.embeddings import EndpointFailed, probed
+
+    try:
+        asyncio.run(probed(settings))
+    except EndpointFailed as error:
+        raise SettingsError(f"{error} Start that server first, or leave the flag out.") from error
 
 
 def check_context(tokens: int | None, settings: Settings) -> None:

@@ -89,20 +89,21 @@ class Unembedded:
         await self._database.write(work)
 
     async def finish(self, claimed: Claimed, space: str) -> None:
-        await self._end(claimed, None, "space = ?, status = 'completed'", space)
+        await self._end(claimed, None, ", space = ?, status = 'completed'", space)
 
     async def give_back(self, claimed: Claimed, error: tuple[str, str] | None = None) -> None:
         """Another process may try at once; until one succeeds, the file shows the error."""
-        await self._end(claimed, error, "lease_until = ?", 0)
+        await self._end(claimed, error)
 
     async def _end(
-        self, claimed: Claimed, error: tuple[str, str] | None, sets: str, value: str | int
+        self, claimed: Claimed, error: tuple[str, str] | None, sets: str = "", *values: str
     ) -> None:
         def work(tx: Transaction) -> None:
             sql = f"SELECT {ENTRY} FROM entries WHERE {_HELD}"
             held = (claimed.position, claimed.fence)
             for row in tx.rows(sql, *held):
                 body = to_bytes(asdict(replace(entry_of(*row), error=error)))
-                tx.run(f"UPDATE entries SET {sets}, body = ? WHERE {_HELD}", value, body, *held)
+                sql = f"UPDATE entries SET lease_until = 0, body = ?{sets} WHERE {_HELD}"
+                tx.run(sql, body, *values, *held)
 
         await self._database.write(work, durable=True)

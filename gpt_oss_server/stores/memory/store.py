@@ -28,7 +28,6 @@ _SECONDS = 30.0  # between sweeps at most
 
 class MemoryDatabase:
     place = _PLACE
-    hears = False
 
     def __init__(self, bounds: Bounds, clock: Callable[[], float] = time.monotonic) -> None:
         self._bounds = bounds
@@ -52,9 +51,6 @@ class MemoryDatabase:
 
     def write_now(self, work: Work[T]) -> T:
         return self._run(work, writes=True)
-
-    def listen(self, hear: Callable[[str], None]) -> None:
-        """No other server uses the database."""
 
     def compact(self) -> None:
         """Deleted records leave room for the next ones."""

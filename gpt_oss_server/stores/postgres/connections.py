@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import psycopg
 
 SCHEMA = "gpt_oss_server"
-CHANNEL = "gpt_oss_server"  # of announcements
 _MIGRATING = 7_310_579_001  # the number of the advisory lock
 _COMMITS = "CREATE TABLE IF NOT EXISTS commits (thread TEXT PRIMARY KEY, number BIGINT NOT NULL)"
 _spelt = speller(
@@ -49,9 +48,6 @@ class PostgresTransaction:
 
     def run(self, sql: str, *values: Value) -> int:
         return self._cursor.execute(_spelt(sql), values).rowcount
-
-    def announce(self, topic: str) -> None:
-        self._cursor.execute("SELECT pg_notify(%s, %s)", (CHANNEL, topic))
 
     def run_each(self, sql: str, rows: Iterable[tuple[Value, ...]]) -> None:
         self._cursor.executemany(_spelt(sql), rows)

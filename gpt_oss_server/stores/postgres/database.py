@@ -12,7 +12,7 @@ import asyncio
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,7 +26,6 @@ from gpt_oss_server.stores.postgres.connections import (
     read_url,
     shown_place,
 )
-from gpt_oss_server.stores.postgres.listener import Listener
 from gpt_oss_server.stores.sql.database import Work
 
 if TYPE_CHECKING:
@@ -69,7 +68,6 @@ class PostgresDatabase:
         self._closing = threading.Event()
         self._local = _Thread()
         self._connections: set[psycopg.Connection[Any]] = set()
-        self._listener: Listener | None = None
         try:
             prepare(self._conninfo, self.place)
         except psycopg.Error as error:
@@ -86,27 +84,12 @@ class PostgresDatabase:
         with self._apart() as connection, connection.transaction():
             return work(PostgresTransaction(connection))
 
-    def listen(self, hear: Callable[[str], None]) -> None:
-        loop = asyncio.get_running_loop()
-
-        def pass_on(topic: str) -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(hear, topic)
-
-        self._listener = Listener(self._conninfo, pass_on)
-
-    @property
-    def hears(self) -> bool:
-        return self._listener is not None and self._listener.hears
-
     def compact(self) -> None:
         with self._apart() as connection:
             connection.execute("VACUUM ANALYZE")
 
     async def close(self) -> None:
         self._closing.set()
-        if self._listener is not None:
-            await asyncio.to_thread(self._listener.close)
         await asyncio.to_thread(self._threads.shutdown)
         for connection in self._connections:
             connection.close()

@@ -56,9 +56,6 @@ class Transaction(Protocol):
 
     def run_each(self, sql: str, rows: Iterable[tuple[Value, ...]]) -> None: ...
 
-    def announce(self, topic: str) -> None:
-        """Lets other servers hear of this transaction when it commits. It costs a lock: announce little."""
-
 
 Work = Callable[[Transaction], T]
 
@@ -76,13 +73,6 @@ class Database(Protocol):
 
     def write_now(self, work: Work[T]) -> T:
         """Blocks the thread: only before the event loop runs, and for commands."""
-
-    def listen(self, hear: Callable[[str], None]) -> None:
-        """From now on, calls `hear` in the event loop with each topic that a server announces."""
-
-    @property
-    def hears(self) -> bool:
-        """Whether announcements arrive now. Some may be lost."""
 
     def compact(self) -> None:
         """Returns unused space to the disk. It may take long, so only a command calls it."""

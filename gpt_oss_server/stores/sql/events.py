@@ -2,14 +2,14 @@
 
 Events are encoded bytes, numbered from 0 in each run. Any number of readers gets them simultaneously, from
 any event on; one that has caught up continues live until the run ends. A reader in the process that holds a
-run wakes when its events are stored; any other looks when `elsewhere` lets it.
+run wakes when its events are stored; any other looks every tenth of a second, and less often while none come.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 
@@ -24,7 +24,6 @@ from gpt_oss_server.stores.events import (
 from gpt_oss_server.stores.sql import runs
 from gpt_oss_server.stores.sql.codec import key_of
 from gpt_oss_server.stores.sql.database import Database, Transaction
-from gpt_oss_server.stores.sql.elsewhere import Elsewhere, Watched
 from gpt_oss_server.stores.sql.links import link_number
 from gpt_oss_server.stores.sql.replicas import Replica
 from gpt_oss_server.stores.sql.runs import Batch
@@ -32,6 +31,7 @@ from gpt_oss_server.stores.sql.runs import Batch
 LEASE = 30.0  # seconds without progress after which another process may continue a run
 _LINGER = 0.03  # seconds between the appends of a run
 _LOST_SECONDS = 1.0  # between looks at a log that this process writes
+_LOOK_SECONDS, _LONGEST_PAUSE = 0.1, 0.5  # between looks at a log that another process writes
 _FORGOTTEN = 2**62
 
 
@@ -62,7 +62,6 @@ class EventLogs:
         self.database = database
         self.owner = ""
         self.news: dict[str, asyncio.Event] = {}  # of the runs that are held here
-        self.elsewhere = Elsewhere(database)
         self._held = held or Held()
         self._here = replica or Replica()
         self._replica = str(self._here)
@@ -75,10 +74,6 @@ class EventLogs:
         view = copy.copy(self)  # shares all but the owner
         view.owner = owner
         return view
-
-    def start(self, wake: Callable[[], None]) -> None:
-        """`wake` is called in the event loop when there may be a run to claim or cancel; some are missed."""
-        self.elsewhere.start(wake)
 
     async def begin(
         self, run_id: str, continuation: Continuation | None = None, *, most: int | None = None
@@ -203,10 +198,23 @@ class EventLog:
 
     async def read(self, after: int = -1) -> AsyncGenerator[list[bytes], None]:
         """The events after number `after`, until the run ends. Raises `EventsForgotten` if some are gone."""
-        with self._logs.elsewhere.reading(self._run_id) as watched:
-            async with aclosing(self._batches(after, watched)) as batches:
-                async for batch in batches:
-                    yield batch
+        at, pause = after, _LOOK_SECONDS
+        while True:
+            news = self._logs.news.get(self._run_id)  # before the look: later events wake this reader
+            state, events = await self._look(at)
+            if events:
+                at, pause = at + len(events), _LOOK_SECONDS
+                yield events
+            elif state is None:
+                raise events_forgotten(at + 2)
+            elif state.ended:
+                return
+            elif news is None:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                with suppress(TimeoutError):  # another process may have continued the run
+                    await asyncio.wait_for(news.wait(), _LOST_SECONDS)
 
     async def has(self, number: int) -> bool:
         """Whether the log has, or had, this event. Waits for it while the run is running."""
@@ -217,24 +225,6 @@ class EventLog:
         except EventsForgotten:
             return True
         return False
-
-    async def _batches(self, at: int, watched: Watched) -> AsyncGenerator[list[bytes], None]:
-        while True:
-            news = self._logs.news.get(self._run_id)  # before the look: later events wake this reader
-            watched.before_look()
-            state, events = await self._look(at)
-            if events:
-                at += len(events)
-                yield events
-            elif state is None:
-                raise events_forgotten(at + 2)
-            elif state.ended:
-                return
-            elif news is None:
-                await watched.wait()
-            else:
-                with suppress(TimeoutError):  # another process may have continued the run
-                    await asyncio.wait_for(news.wait(), _LOST_SECONDS)
 
     async def _look(self, after: int) -> tuple[runs.LogState | None, list[bytes]]:
         """The state of the log, and some events after number `after`."""

@@ -15,7 +15,6 @@ from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.links import hold, release
 
 ALL = 2**31  # batches: more than any log has
-WORK = ""  # the topic of runs to continue or to cancel; each other topic is the key of a run with news
 _FREE = "ended_at IS NULL AND request IS NOT NULL AND lease_until <= {now} AND replica <> ?"
 
 
@@ -62,11 +61,11 @@ def append_batch(tx: Transaction, run_id: str, fence: int, lease: float, batch: 
     key = key_of(run_id)
     sql = (
         "UPDATE runs SET lease_until = {now} + ? WHERE id = ? AND fence = ? AND ended_at IS NULL"
-        " RETURNING cancel, next_event, next_record, watched_until > {now}"
+        " RETURNING cancel, next_event, next_record"
     )
     if not (rows := tx.rows(sql, lease, key, fence)):
         raise LeaseLost(run_id)
-    [[cancel, next_event, next_record, is_watched]] = rows
+    [[cancel, next_event, next_record]] = rows
     events = _new(batch.first, batch.events, next_event, "Event")
     records = _new(batch.first_record, batch.records, next_record, "Record")
     if not events and not records:
@@ -79,8 +78,6 @@ def append_batch(tx: Transaction, run_id: str, fence: int, lease: float, batch: 
             tx.run(f"INSERT INTO {table} (run, first, body) VALUES (?, ?, ?)", key, first, body)
     sql = "UPDATE runs SET next_event = ?, next_record = ?, bytes = bytes + ? WHERE id = ?"
     tx.run(sql, next_event + len(events), next_record + len(records), size, key)
-    if is_watched and events:
-        tx.announce(key)
     return bool(cancel)
 
 
@@ -96,7 +93,6 @@ def end_run(tx: Transaction, run_id: str, fence: int) -> None:
     key = key_of(run_id)
     sql = "UPDATE runs SET ended_at = {now}, request = NULL WHERE id = ? AND fence = ? AND ended_at IS NULL"
     for [parent] in tx.rows(f"{sql} RETURNING parent", key, fence):
-        tx.announce(key)
         tx.run("DELETE FROM records WHERE run = ?", key)
         if parent is not None:
             tx.run("UPDATE runs SET parent = NULL WHERE id = ?", key)
@@ -105,14 +101,7 @@ def end_run(tx: Transaction, run_id: str, fence: int) -> None:
 
 def request_cancel(tx: Transaction, run_id: str, owner: str) -> None:
     sql = "UPDATE runs SET cancel = 1 WHERE id = ? AND owner = ? AND ended_at IS NULL"
-    if tx.run(sql, key_of(run_id), owner):
-        tx.announce(WORK)
-
-
-def watch(tx: Transaction, run_id: str, seconds: float) -> None:
-    """Lets other processes announce the events of this run for a while."""
-    sql = "UPDATE runs SET watched_until = {now} + ? WHERE id = ? AND ended_at IS NULL"
-    tx.run(sql, seconds, key_of(run_id))
+    tx.run(sql, key_of(run_id), owner)
 
 
 def delete_ended(tx: Transaction, key: str, owner: str | None = None) -> bool:
@@ -166,8 +155,7 @@ def claim_run(tx: Transaction, replica: str, lease: float) -> tuple[Claimed, int
 def give_back(tx: Transaction, run_id: str, fence: int) -> None:
     """Frees a run; that its process ends in order is no failed attempt."""
     sql = "UPDATE runs SET replica = '', lease_until = 0, attempts = attempts - 1 WHERE id = ? AND fence = ?"
-    if tx.run(sql, key_of(run_id), fence):
-        tx.announce(WORK)
+    tx.run(sql, key_of(run_id), fence)
 
 
 def renew_leases(tx: Transaction, replica: str, lease: float) -> None:

@@ -52,9 +52,6 @@ class SqliteTransaction:
     def run(self, sql: str, *values: Value) -> int:
         return self._connection.execute(_spelt(sql), values).rowcount
 
-    def announce(self, topic: str) -> None:
-        """One process writes the file, so no other process can hear it."""
-
     def run_each(self, sql: str, rows: Iterable[tuple[Value, ...]]) -> None:
         self._connection.executemany(_spelt(sql), rows)
 

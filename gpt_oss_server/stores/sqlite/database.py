@@ -7,7 +7,7 @@ cost one commit. Readers see the last commit and never wait for the writer.
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -41,8 +41,6 @@ class _Write:
 
 
 class SqliteDatabase:
-    hears = False
-
     def __init__(self, path: Path) -> None:
         self._path, self.place = path, str(path)
         self._writer = create(path)
@@ -73,9 +71,6 @@ class SqliteDatabase:
             result = work(SqliteTransaction(connection))
             connection.execute("COMMIT")
             return result
-
-    def listen(self, hear: Callable[[str], None]) -> None:
-        """No other server uses the file."""
 
     def compact(self) -> None:
         with self._apart() as connection:

@@ -27,6 +27,12 @@ TOOL: dict[str, Any] = {
 HI: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
 
 
+def continuing(content: str, **more: Any) -> dict[str, Any]:
+    """A request that begins the answer."""
+    last = {"role": "assistant", "content": content, **more}
+    return {"messages": [*HI["messages"], last], "continue_final_message": True}
+
+
 def replaying(text: str, **options: Any) -> ReplayEngine:
     return ReplayEngine(load_encoding().encode_special(text), **options)
 

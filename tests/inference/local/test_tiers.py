@@ -12,7 +12,7 @@ import pytest
 
 from inference.engine import EngineFailed, Sampling
 from inference.local.tiers import packs as packs_module
-from inference.local.tiers.packs import Packs, delete_blocks_of
+from inference.local.tiers.packs import delete_blocks_of
 from tests.doubles.inference.driven import Prompts, check, predicted
 from tests.doubles.inference.tiered import COMPUTING_PAYS, PLACE, SIZE, Tiered
 from tests.doubles.random_tests.seeds import seeds
@@ -280,19 +280,3 @@ async def test_files_are_for_their_user_alone_and_hold_no_tokens(tmp_path: Path)
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
     [pack] = files(tmp_path / "new")
     assert (30_003).to_bytes(4, "little") not in pack.read_bytes()
-
-
-def test_a_pack_of_another_model_is_not_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    key = (0, b"n" * 16)
-    one, other = (Packs(tmp_path, name, [8], 1 << 20) for name in ("one", "other"))
-    one.write("", [(key, b"8 bytes.")])
-    [path] = files(tmp_path)
-    moved = tmp_path / "other" / path.parent.name / path.name
-    moved.parent.mkdir()
-    moved.write_bytes(path.read_bytes())
-    other.refresh()
-    assert not other.holds(key)
-    assert not moved.exists()
-    assert "is damaged" in caplog.text
-    assert one.read(key, memoryview(found := bytearray(8)))
-    assert found == b"8 bytes."

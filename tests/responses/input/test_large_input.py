@@ -22,6 +22,7 @@ from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.items import function_call
 from gpt_oss_server.turns.prompt import Head, fitted_layout
 from tests.doubles.apis.asking import conversations_of, responses_service
+from tests.doubles.random_tests.seeds import seeds
 from tests.doubles.serving import scripted
 
 TOOL = FunctionTool("f", "Does something.", {"type": "object", "properties": {"a": {"type": "string"}}})
@@ -77,7 +78,7 @@ def random_history(renderer: Renderer, chance: random.Random) -> tuple[Segment, 
     return tuple(made + chance.sample(made, chance.randint(0, len(made) // 3)))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(20, proofs=60))
 def test_the_same_turns_are_dropped_as_one_by_one(encoding: Encoding, seed: int) -> None:
     renderer = Renderer(encoding)
     chance = random.Random(seed)

@@ -8,7 +8,7 @@ import pytest
 
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.items.reasoning import Summary, SummaryKind, seal_reasoning, unsealed_reasoning
+from gpt_oss_server.items.reasoning import Summary, seal_reasoning, unsealed_reasoning
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.sealing import Sealer
 from inference.engine import EngineFailed
@@ -19,7 +19,6 @@ from tests.doubles.random_tests.seeds import seeds
 
 ANALYSIS = "The user asks for 2 + 2.\nThat is easy.\n\nIt is 3.99… no, 4. I am sure.\n\n\n  So: 4"
 PARTS = ["The user asks for 2 + 2.\nThat is easy.", "It is 3.99… no, 4. I am sure.", "So: 4"]
-CONCISE = ["The user asks for 2 + 2.", "It is 3.99…", "So: 4"]
 THINKS = f"<|channel|>analysis<|message|>{ANALYSIS}<|end|><|start|>assistant"
 ANSWER = "<|channel|>final<|message|>Four.<|return|>"
 CALL = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>"
@@ -35,13 +34,13 @@ def summary_of(item: dict[str, Any]) -> list[str]:
     return [part["text"] for part in item["summary"]]
 
 
-@pytest.mark.parametrize(("kind", "parts"), [("auto", PARTS), ("detailed", PARTS), ("concise", CONCISE)])
+@pytest.mark.parametrize("kind", ["auto", "detailed", "concise"])
 @pytest.mark.parametrize("per_step", [1, 6, 100])
-async def test_a_part_per_paragraph(encoding: Encoding, kind: str, parts: list[str], per_step: int) -> None:
+async def test_a_part_per_paragraph(encoding: Encoding, kind: str, per_step: int) -> None:
     ask = thinking(encoding, per_step)
     response = await ask(reasoning={"summary": kind})
     reasoning = response["output"][0]
-    assert summary_of(reasoning) == parts
+    assert summary_of(reasoning) == PARTS
     assert reasoning["content"][0]["text"] == ANALYSIS, "the text itself stays readable"
     assert response["reasoning"]["summary"] == kind
     kinds = [event["type"] for event in ask.events]
@@ -63,24 +62,8 @@ async def test_a_summary_needs_a_request(encoding: Encoding, options: Any, parts
     assert any("summary" in event["type"] for event in ask.events) == bool(parts)
 
 
-SENTENCES: list[tuple[str, list[str]]] = [
-    ("One. Two. Three.", ["One."]),
-    ("Is it 3.14 or 2.71? Who knows.", ["Is it 3.14 or 2.71?"]),
-    ('He said "no." Then he left.', ['He said "no."']),
-    ("**Do it now.** Or later.", ["**Do it now.**"]),
-    ("a line\nanother line", ["a line"]),
-    ("First.\n\nSecond one! Third.\n\nLast", ["First.", "Second one!", "Last"]),
-    ("我们需要回答。然后停止。", ["我们需要回答。"]),
-    ("word " * 100, [("word " * 48).rstrip() + "…"]),
-    ("x" * 1_000, ["x" * 240 + "…"]),
-    ("\n\n  \n", []),
-    ("", []),
-    ("  led by space", ["led by space"]),
-]
-
-
-def summarised(kind: SummaryKind, text: str, step: int) -> list[dict[str, Any]]:
-    summary = Summary(kind)
+def summarised(text: str, step: int) -> list[dict[str, Any]]:
+    summary = Summary()
     events = [event for at in range(0, len(text), step) for event in summary.feed(text[at : at + step])]
     events += summary.close()
     streamed = "".join(event["delta"] for event in events if "delta" in event)
@@ -88,22 +71,14 @@ def summarised(kind: SummaryKind, text: str, step: int) -> list[dict[str, Any]]:
     return summary.parts
 
 
-@pytest.mark.parametrize(("text", "parts"), SENTENCES, ids=lambda value: str(value)[:20])
-def test_concise_is_the_first_sentence_of_each_paragraph(text: str, parts: list[str]) -> None:
-    for step in (1, 2, 3, 1_000):
-        assert [part["text"] for part in summarised("concise", text, step)] == parts
-
-
-@pytest.mark.parametrize("kind", ["detailed", "concise"])
-def test_a_summary_does_not_depend_on_how_the_text_was_cut(kind: SummaryKind) -> None:
+def test_a_summary_does_not_depend_on_how_the_text_was_cut() -> None:
     rng = random.Random(7)
     words = ["a", "to be.", "3.", "14", "\n", "\n\n", " ", "\t", "東京。", "“so”", "!", "\n \n", "…", "*x*"]
     for _ in range(300):
         text = "".join(rng.choice(words) for _ in range(rng.randrange(30)))
-        one, few, all_at_once = (summarised(kind, text, step) for step in (1, rng.randrange(2, 6), 10_000))
+        one, few, all_at_once = (summarised(text, step) for step in (1, rng.randrange(2, 6), 10_000))
         assert one == few == all_at_once, text
-        if kind == "detailed":
-            assert "".join("".join(part["text"] for part in one).split()) == "".join(text.split())
+        assert "".join("".join(part["text"] for part in one).split()) == "".join(text.split())
 
 
 @pytest.mark.parametrize(("names", "prefix"), [("openai", "reasoning_text"), ("open-responses", "reasoning")])
@@ -174,7 +149,6 @@ def test_a_changed_blob_is_rejected() -> None:
         raw[at] ^= 1
         assert unsealed_reasoning(sealer, base64.urlsafe_b64encode(raw).decode()) is None
         raw[at] ^= 1
-    assert unsealed_reasoning(sealer, sealer.seal("reasoning", b"123")) is None, "no whole tokens"
     assert unsealed_reasoning(sealer, sealer.seal("another purpose", bytes(8))) is None
 
 

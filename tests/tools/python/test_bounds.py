@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +19,9 @@ from tools.python import NoMemoryLeft, PythonSession, PythonTool
 from tools.python.sandboxes.bounds import cgroups, host_memory, usage, watchdog
 from tools.python.sandboxes.bounds.cgroups import Groups, make_groups
 from tools.python.sandboxes.bounds.host_memory import HostMemory
-from tools.python.sandboxes.bounds.limits import MIB, SandboxLimits
+from tools.python.sandboxes.bounds.limits import MIB
 from tools.python.sandboxes.bounds.usage import can_bound, highest_number
-from tools.python.sandboxes.bounds.watchdog import INTERVAL, Watchdog, Watched
+from tools.python.sandboxes.bounds.watchdog import INTERVAL, Watched
 from tools.python.shared import FOR_A_KERNEL
 from tools.tool import Client, ToolCall, ToolOutput
 
@@ -46,15 +45,6 @@ def test_a_process_that_hides_shares_counts_in_full(process: int, monkeypatch: p
     text = usage._text
     monkeypatch.setattr(usage, "_text", lambda name: "" if "smaps" in name else text(name))
     assert usage.proportional((process,)) > 64 * MIB
-
-
-def test_descriptors_are_counted_with_and_without_the_kernels_own_count(
-    process: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted = usage.measure(process, 100).descriptors
-    assert counted >= 3
-    monkeypatch.setattr(usage, "_counts_descriptors", lambda: not usage._counts_descriptors())
-    assert counted == len(os.listdir(f"/proc/{process}/fd"))
 
 
 def _counts_sockets_and_contents() -> bool:
@@ -126,20 +116,6 @@ async def test_too_little_memory_starts_no_box(make_tool: MakeTool, monkeypatch:
         patch.setattr("tools.python.sandboxes.sandbox.host_memory", lambda: HostMemory(8192 * MIB, 100 * MIB))
         assert "short of memory; try again later" in await failure(session, "1")
     assert await output_of(session, "1") == "1"
-
-
-def test_a_second_box_ends_only_if_the_first_gave_too_little_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[str] = []
-    dog, limits = Watchdog(), SandboxLimits()
-    boxes = [Watched(os.getpid(), limits, lambda at=at: ended.append(at), lambda: None) for at in ("a", "b")]
-    boxes[1].held = 1000
-    monkeypatch.setattr(watchdog, "host_memory", lambda: HostMemory(8192 * MIB, 1))
-    dog._relieve(boxes)
-    dog._relieve(boxes[:1])
-    assert ended == ["b"]
-    dog._relieved = time.monotonic() - 1.0
-    dog._relieve(boxes[:1])
-    assert ended == ["b", "a"]
 
 
 def unified(root: Path, own: str, shared: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

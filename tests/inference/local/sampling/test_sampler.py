@@ -118,18 +118,6 @@ def test_the_largest_are_those_of_a_whole_row(size: int, count: int) -> None:
     assert len(set(places.tolist())) == len(places)
 
 
-def test_weights_too_small_to_matter_are_zero() -> None:
-    powers = torch.linspace(-110, 0, 20_001)
-    powers[::7] = -math.inf
-    weights = module._weights(powers)
-    assert torch.equal(weights[powers < module.MIN_EXPONENT], torch.zeros(int((powers < -87).sum())))
-    assert torch.equal(weights[powers > -86.9], powers[powers > -86.9].exp())
-    # A forbidden token is not drawn at the very beginning of the distribution either.
-    logits = torch.tensor([-math.inf, -1000.0, 3.0, 2.0])
-    neutral = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
-    assert module.pick(logits, temperature=0.3, point=0.0, **neutral) == 2  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("size", [1, 5, 1023, 1024, 1025, 5000])
 def test_greedy_takes_the_first_of_the_largest_wherever_it_is(size: int) -> None:
     neutral = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "point": 0.0}
