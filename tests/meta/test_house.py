@@ -150,7 +150,7 @@ def test_what_several_apis_need_stands_outside_of_each(api: str) -> None:
         ("import gpt_oss_server.constraints.turn_check", HTTP - {"pydantic"} | {"gpt_oss_server.http"}),
         (f"import gpt_oss_server.app, gpt_oss_server.items.mcp; {READ_MCP}", {"mcp", "mcp_types"}),
     ],
-    ids=["app", "command", "settings", "help", "json check", "turn check", "an MCP tool that is read"],
+    ids=["app", "command", "settings", "help", "turn check", "an MCP tool that is read"],
 )
 def test_importing_it_does_not_load(statement: str, unloaded: set[str]) -> None:
     check = f"import sys; {statement}; sys.exit(bool({unloaded} & sys.modules.keys()))"
