@@ -25,9 +25,9 @@ from gpt_oss_server.items.hosted import HostedCall
 from gpt_oss_server.items.kind import ItemKind, ItemType, completed
 from gpt_oss_server.json_values import dicts_of, read_json_text
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
-from gpt_oss_server.stores.documents.words import words_in, words_of_query
 from gpt_oss_server.stores.vector_stores import Found
 from tools.tool import ToolOutput
+from tools.words import words_of_query
 
 if TYPE_CHECKING:
     from tools.browser.backends.base import Backend, ReadRequest, SearchHit, SearchRequest
@@ -104,9 +104,7 @@ class FilesAndWeb:
         best = {each.entry.file_id: each for each in reversed(found)}
         hits = [each for each in found if best.get(each.entry.file_id) is each][:most]
         words = words_of_query(request.query)
-        return await asyncio.to_thread(
-            lambda: [_hit(each, set(words), request.snippet_chars) for each in hits]
-        )
+        return await asyncio.to_thread(lambda: [_hit(each, words, request.snippet_chars) for each in hits])
 
     async def read(self, request: ReadRequest) -> Document:
         from tools.browser.pages.document import Document, PageError
@@ -127,12 +125,9 @@ class FilesAndWeb:
             await self._web.close()
 
 
-def _hit(found: Found, words: set[str], snippet_chars: int) -> SearchHit:
+def _hit(found: Found, words: Sequence[str], snippet_chars: int) -> SearchHit:
     from tools.browser.backends.base import SearchHit
     from tools.browser.pages.text import best_lines
-
-    def count(line: str) -> int:
-        return len(words.intersection(words_in(line)))
 
     entry = found.entry
     details = {
@@ -142,7 +137,7 @@ def _hit(found: Found, words: set[str], snippet_chars: int) -> SearchHit:
         "attributes": dict(entry.attributes),
         "text": found.passage.text,
     }
-    shown = best_lines(found.passage.text, count, snippet_chars)
+    shown = best_lines(found.passage.text, words, snippet_chars)
     return SearchHit(url_of(entry.file_id, entry.filename), entry.filename, *shown, details)
 
 

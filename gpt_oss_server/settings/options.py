@@ -122,10 +122,13 @@ def choice(*values: str) -> Kind:
     return Kind("|".join(values), f"must be {listed}", str.lower, lambda v: v in values)
 
 
-def place(shown: str, *kinds: str) -> Kind:
-    """One of these kinds, alone or followed by a colon and where it is; `shown` is how they are written."""
+def place(shown: str, alone: str, *kinds: str) -> Kind:
+    """`alone`, or one of the kinds, perhaps with a colon and where it is; `shown` is how they are written."""
     return Kind(
-        "PLACE", f"must be {shown}", str, lambda v: isinstance(v, str) and v.partition(":")[0] in kinds
+        "PLACE",
+        f"must be {shown}",
+        str,
+        lambda v: isinstance(v, str) and (v == alone or v.partition(":")[0] in kinds),
     )
 
 

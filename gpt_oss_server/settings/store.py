@@ -50,7 +50,7 @@ class StoreSettings:
     store_max_age: float | None = setting(
         30 * 86_400.0,
         optional(duration()),
-        "How long the store keeps a response; `none` is until it is deleted.",
+        "How long the store keeps a response, and a batch that has ended; `none` is until it is deleted.",
     )
     store_max_conversation_age: float | None = setting(
         None,

@@ -15,12 +15,12 @@ import pytest
 from gpt_oss_server.embeddings import Embeddings
 from gpt_oss_server.stores.documents.unembedded import Unembedded
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
-from gpt_oss_server.stores.documents.words import words_of_query
 from gpt_oss_server.stores.postgres.database import PostgresDatabase
 from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from gpt_oss_server.stores.vector_stores import Entry, Passage, Ranking, VectorStore
 from tests.doubles.postgres import running_postgres
+from tools.words import words_of_query
 
 pytestmark = pytest.mark.benchmark
 PASSAGES, FILES, WORDS, QUERIES = 100_000, 1_000, 60, 60

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
-from gpt_oss_server.stores.documents.words import words_of_query
 from gpt_oss_server.stores.vector_stores import Entry, Filter, Passage, VectorStore
+from tools.words import words_of_query
 
 LEASE = 60.0
 TEXTS = {

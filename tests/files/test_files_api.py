@@ -4,6 +4,7 @@ import hashlib
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.files import NewFile
-from gpt_oss_server.stores.kinds.table import open_store
+from gpt_oss_server.stores.kinds.table import open_stores
 from tests.doubles.apis.keyed import ALICE, MALLORY, client_of, key_file
 from tests.doubles.clients.running import command
 from tests.doubles.server_process import free_port
@@ -200,8 +201,8 @@ async def test_a_bucket_holds_what_the_store_knows_and_nothing_else(tmp_path: Pa
     with s3_bucket() as bucket:
         for wrong in ("s3://other/x", "s3:///x"):
             with pytest.raises(SettingsError, match=f"--files {wrong}\\S* cannot be used."):
-                open_store(place, Settings(files=wrong))
-        stores = open_store(place, Settings(files=bucket))
+                open_stores(Settings(store=place, files=wrong))
+        stores = open_stores(Settings(store=place, files=bucket))
         new = NewFile("file_1", "a.txt", "user_data", 0)
         await stores.files.create(new, pieces(CONTENT))
         await stores.files.sweep()
@@ -210,7 +211,7 @@ async def test_a_bucket_holds_what_the_store_knows_and_nothing_else(tmp_path: Pa
         [kept] = objects.names()
         objects.append("stray", 0, b"of a file whose deletion was interrupted")
         await stores.close()
-        again = open_store(place, Settings(files=bucket))
+        again = open_stores(Settings(store=place, files=bucket))
         await again.files.sweep()
         assert objects.names() == [kept]
         await again.files.delete("file_1")
@@ -224,9 +225,9 @@ async def test_a_folder_holds_what_the_store_knows_and_nothing_else(tmp_path: Pa
     place = f"sqlite:{tmp_path}/store"
     settings = Settings(files=str(tmp_path / "content"))
     with pytest.raises(SettingsError, match="--files needs a store that outlives the server"):
-        open_store("memory", settings)
+        open_stores(settings)
     for _ in range(2):  # the second start finds what a crash has left
-        stores = open_store(place, settings)
+        stores = open_stores(replace(settings, store=place))
         [folder] = (tmp_path / "content").iterdir()
         await stores.files.sweep()
         assert list(folder.iterdir()) == []

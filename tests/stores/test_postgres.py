@@ -14,7 +14,7 @@ import pytest
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.kinds.places import kept_where
-from gpt_oss_server.stores.kinds.table import open_store
+from gpt_oss_server.stores.kinds.table import open_stores
 from gpt_oss_server.stores.postgres.connections import SCHEMA
 from gpt_oss_server.stores.postgres.database import PostgresDatabase
 from gpt_oss_server.stores.sql.database import Transaction
@@ -227,7 +227,7 @@ async def test_transactions_in_each_other_s_way_run_again(database: PostgresData
 
 async def test_servers_of_one_database_share_the_sealing_key(postgres: Postgres) -> None:
     settings = Settings(store=postgres.new_database())
-    here, there = open_store(settings.store, settings), open_store(settings.store, settings)
+    here, there = open_stores(settings), open_stores(settings)
     assert there.sealer.open("reasoning", here.sealer.seal("reasoning", b"a thought")) == b"a thought"
     for stores in (here, there):
         await stores.close()

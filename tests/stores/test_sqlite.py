@@ -20,7 +20,7 @@ from gpt_oss_server.stores.documents.files import Files
 from gpt_oss_server.stores.documents.folder import FileFolder
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.kinds.places import kept_where, sqlite_file
-from gpt_oss_server.stores.kinds.table import open_store
+from gpt_oss_server.stores.kinds.table import open_stores
 from gpt_oss_server.stores.memory.connection import ConnectionStore
 from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.postgres.database import PostgresDatabase
@@ -28,6 +28,7 @@ from gpt_oss_server.stores.sql.allowances import Allowances, Charge
 from gpt_oss_server.stores.sql.completions import Completions
 from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sql.events import EventLogs
+from gpt_oss_server.stores.sql.queues.batches import Batches
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
@@ -74,7 +75,7 @@ async def test_sqlite_without_a_path_is_in_the_state_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    stores, file = open_store("sqlite", Settings(store="sqlite")), sqlite_file("sqlite")
+    stores, file = open_stores(Settings(store="sqlite")), sqlite_file("sqlite")
     assert file == tmp_path / "state" / "gpt-oss-server" / "store.sqlite"
     assert (file.exists(), file.parent.stat().st_mode & 0o777) == (True, 0o700)
     assert str(file) in kept_where("sqlite")
@@ -259,6 +260,21 @@ class TestFiles(OnEachDatabase, FilesContract):
 class TestVectorStores(OnEachDatabase, VectorStoresContract):
     async def make(self) -> VectorStores:
         return VectorStores(self.database)
+
+
+class TestBatches(OnEachDatabase):
+    database: Database
+
+    async def test_batches_that_ended_long_ago_are_swept(self) -> None:
+        batches = Batches(self.database)
+        for name in ("ended", "open", "unclaimed"):
+            await batches.add({"id": name, "status": "in_progress", "request_counts": {}}, {})
+        ended, _ = await batches.claim(3_600), await batches.claim(60)
+        assert ended is not None
+        await batches.change(ended, status="completed")
+        for age, left in ((60.0, {"ended", "open", "unclaimed"}), (0.0, {"open", "unclaimed"})):
+            await Sweeper(self.database, Bounds(age=age)).sweep()
+            assert {each["id"] for each in await batches.page(None, 9) or ()} == left
 
 
 class TestEmbedded(OnEachDatabase, EmbeddedContract):

@@ -16,19 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpt_oss_server.apis.responses.service import ResponsesService
-from gpt_oss_server.app import create_app
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.settings import Settings, SettingsError, read_settings
 from gpt_oss_server.stores.base import Append, StoredResponse
-from gpt_oss_server.stores.kinds.table import open_store
+from gpt_oss_server.stores.kinds.table import open_stores
 from gpt_oss_server.stores.memory import MemoryStore
 from gpt_oss_server.stores.sealing import Sealer, server_sealer
 from tests.contracts.completions_contract import completion
 from tests.doubles.apis.asking import conversations_of, responses_service
 from tests.doubles.engines.replay import ReplayEngine
-from tests.doubles.serving import scripted
 from tests.doubles.stored import known, stored
 
 FINAL = "<|channel|>final<|message|>Fine.<|return|>"
@@ -190,24 +188,17 @@ def test_a_key_file_may_be_in_the_user_s_home(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "~").exists()
 
 
-@pytest.mark.parametrize("place", ["redis", "redis:host", "", "memory "])
+@pytest.mark.parametrize("place", ["redis", "redis:host", "", "memory ", "memory:/tmp"])
 def test_a_kind_that_does_not_exist_is_refused(place: str) -> None:
     must = "must be memory, sqlite, sqlite:PATH or postgres://…, not "
     with pytest.raises(SettingsError, match=f"store {must}"):
         Settings(store=place)
     with pytest.raises(SettingsError, match=f"--store {must}"):
         read_settings({"store": "redis"}, {})
-    with pytest.raises(SettingsError, match=r"store must be memory or sqlite or .*, not "):
-        open_store(place, Settings())
-
-
-def test_memory_has_no_place() -> None:
-    with pytest.raises(SettingsError, match="memory without a place"):
-        create_app(scripted("Hi"), Settings(store="memory:/tmp"))
 
 
 async def test_what_an_owner_keeps_is_its_own() -> None:
-    stores = open_store("memory", Settings())
+    stores = open_stores(Settings())
     alice, bob = stores.of("alice"), stores.of("bob")
     await alice.responses.put(stored("resp_1"))
     await alice.completions.put(completion(1))

@@ -13,10 +13,10 @@ from math import log2
 import pytest
 
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
-from gpt_oss_server.stores.documents.words import words_in, words_of_query
 from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.sql.sweeper import Bounds
 from gpt_oss_server.stores.vector_stores import Entry, Passage, VectorStore
+from tools.words import words_in, words_of_query
 
 TOPICS, COMMON, LENGTH = 120, 400, 40
 FORMS: tuple[Callable[[str], str], ...] = (str, str.upper, str.title, "{}s".format, "{}s,".format)

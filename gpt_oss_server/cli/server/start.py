@@ -87,7 +87,7 @@ class Start:
 def check_start(settings: Settings) -> None:
     from gpt_oss_server.observe.telemetry.telemetry import check_telemetry
     from gpt_oss_server.runs.served import keyring_of
-    from gpt_oss_server.stores.kinds.table import DATABASES, open_database
+    from gpt_oss_server.stores.kinds.table import open_database
     from gpt_oss_server.stores.sealing import server_sealer
     from gpt_oss_server.toolset.offered import ToolsetMaker
     from gpt_oss_server.toolset.outside import known_kinds
@@ -104,7 +104,7 @@ def check_start(settings: Settings) -> None:
     if settings.sealing_key_file is not None:
         server_sealer(settings.sealing_key_file)
     check_telemetry(settings)
-    if settings.store.partition(":")[0] in DATABASES:  # a model may load for minutes before it is opened
+    if settings.store != "memory":  # a model may load for minutes before it is opened
         asyncio.run(open_database(settings.store).close())
     check_endpoints(settings)
     ToolsetMaker(settings, kinds)  # raises for backends and servers that are named wrongly

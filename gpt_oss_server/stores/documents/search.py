@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from gpt_oss_server.embeddings import Embeddings, EndpointFailed, Reranker
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.stores.documents.rows import ENTRY, condition, entry_of
-from gpt_oss_server.stores.documents.words import words_of_query
 from gpt_oss_server.stores.sql.codec import key_of
 from gpt_oss_server.stores.sql.database import Database, Transaction, Value
 from gpt_oss_server.stores.sql.owned import LIVE, Owned
 from gpt_oss_server.stores.vector_stores import Filter, Found, Passage, Ranking
+from tools.words import words_of_query
 
 if TYPE_CHECKING:
     from gpt_oss_server.embeddings import Vectors

@@ -20,7 +20,6 @@ from gpt_oss_server.stores.documents.rows import (
     set_attributes,
 )
 from gpt_oss_server.stores.documents.search import SearchedStores
-from gpt_oss_server.stores.documents.words import words_in
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Transaction, Value
 from gpt_oss_server.stores.sql.owned import LIVE, rows_after
@@ -31,6 +30,7 @@ from gpt_oss_server.stores.vector_stores import (
     Passage,
     VectorStore,
 )
+from tools.words import words_in
 
 _DAY = 86_400.0
 _USE_SECONDS = 60

@@ -1,7 +1,7 @@
 """The sweeper: deletes what exceeds the store's bounds, in small transactions between those of requests.
 
-The oldest responses, conversations and completions, the logs of runs that ended long ago, and the links that
-no turn needs any more.
+The oldest responses, conversations and completions, the logs of runs and the batches that ended long ago, and
+the links that no turn needs any more.
 """
 
 from __future__ import annotations
@@ -25,15 +25,29 @@ _SECONDS = 30.0  # between sweeps
 _AT_ONCE = 20  # what one transaction deletes, so that no write waits for long
 _PER_LOOK = 2_000  # entries: a look counts or adds up whole tables, which takes long
 _Key = tuple[int, str]  # kind and id
-_DELETIONS = (delete_response, delete_conversation, delete_completion, delete_ended, delete_trace)
-_RESPONSE, _CONVERSATION, _COMPLETION, _LOG, _TRACE = range(len(_DELETIONS))
-# Table and column, by kind.
-_AGES = (
-    ("responses", "stored_at"),
-    ("conversations", "changed_at"),
-    ("completions", "stored_at"),
-    ("runs", "ended_at"),
+
+
+def _delete_ended_batch(tx: Transaction, key: str) -> bool:
+    return bool(tx.run("DELETE FROM batches WHERE id = ? AND is_open = 0", key))
+
+
+_DELETIONS = (
+    delete_response,
+    delete_conversation,
+    delete_completion,
+    delete_ended,
+    delete_trace,
+    _delete_ended_batch,
 )
+_RESPONSE, _CONVERSATION, _COMPLETION, _LOG, _TRACE, _BATCH = range(len(_DELETIONS))
+# Table and column, by kind.
+_AGES = {
+    _RESPONSE: ("responses", "stored_at"),
+    _CONVERSATION: ("conversations", "changed_at"),
+    _COMPLETION: ("completions", "stored_at"),
+    _LOG: ("runs", "ended_at"),
+    _BATCH: ("batches", "CASE WHEN is_open = 0 THEN lease_until END"),
+}
 _OLDEST = (  # when it was stored or changed, its kind, id and size
     f"SELECT stored_at, {_RESPONSE}, id, responses.size + links.size FROM responses"
     " JOIN links ON links.position = responses.position ORDER BY stored_at LIMIT ?",
@@ -81,6 +95,7 @@ class Bounds:
             (_COMPLETION, self.age, self.responses),
             (_CONVERSATION, self.conversation_age, self.conversations),
             (_LOG, self.log_age, None),
+            (_BATCH, self.age, None),
         )
         for kind, age, count in bounds:
             if age is not None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from gpt_oss_server.stores.sql.database import Value
 
-# The words are made by `stores/documents/words`: FTS5 only separates them at spaces.
+# The words are made by `tools/words`: FTS5 only separates them at spaces.
 _TOKENIZE = "unicode61 remove_diacritics 0 categories 'L* M* N* P* S* Co'"
 
 

@@ -12,9 +12,10 @@ from typing import Final, TypeVar
 
 from tools.browser.backends.base import ReadRequest, SearchHit, SearchRequest
 from tools.browser.backends.local_files import make_url, parse_url, read_document
-from tools.browser.backends.local_index import FolderIndex, IndexedFile, query_words
+from tools.browser.backends.local_index import FolderIndex, IndexedFile
 from tools.browser.pages.document import Document, PageError, SearchError
 from tools.browser.pages.text import best_lines, one_line
+from tools.words import words_of_query
 
 T = TypeVar("T")
 
@@ -28,9 +29,14 @@ class LocalBackend:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="local-index")
 
     async def search(self, request: SearchRequest) -> Sequence[SearchHit]:
-        if not query_words(request.query):
+        if not (words := words_of_query(request.query)):
             raise SearchError("The search failed: the query holds no words.")
-        return await self._on_thread(lambda index: self._search(index, request))
+
+        def work(index: FolderIndex) -> list[SearchHit]:
+            found = index.search(words, request.limit)
+            return [_hit(file, words, request.snippet_chars) for file in found]
+
+        return await self._on_thread(work)
 
     async def read(self, request: ReadRequest) -> Document:
         path = parse_url(request.url)
@@ -58,11 +64,6 @@ class LocalBackend:
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)
 
-    def _search(self, index: FolderIndex, request: SearchRequest) -> Sequence[SearchHit]:
-        words = query_words(request.query)
-        files = index.search(request.query, request.limit)
-        return [_hit(file, words, request.snippet_chars) for file in files]
-
     def _read(self, index: FolderIndex, path: str, view_source: bool) -> Document:
         # Only files that the index lists are opened: a path from a URL never reaches the file system.
         if not index.has(path):
@@ -72,10 +73,5 @@ class LocalBackend:
 
 
 def _hit(file: IndexedFile, words: Sequence[str], snippet_chars: int) -> SearchHit:
-    def count(line: str) -> int:
-        lower = line.lower()
-        return sum(word in lower for word in words)
-
-    return SearchHit(
-        make_url(file.path), file.title, *best_lines(file.text[:_SEARCHED_CHARS], count, snippet_chars)
-    )
+    shown = best_lines(file.text[:_SEARCHED_CHARS], words, snippet_chars)
+    return SearchHit(make_url(file.path), file.title, *shown)

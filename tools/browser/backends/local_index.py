@@ -14,19 +14,9 @@ from typing import Final
 
 from tools.browser.backends.local_files import KINDS, read_file
 from tools.browser.pages.text import clean
+from tools.words import words_in
 
 MAX_FILES: Final = 50_000
-_MAX_WORDS: Final = 32
-# Scripts written without spaces: each character is indexed as a word, and queries search pairs of them.
-_UNSPACED: Final = re.compile(r"([\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
-_WORD: Final = re.compile(rf"(?:{_UNSPACED.pattern})+|(?:(?!{_UNSPACED.pattern})\w)+")
-# Left out of a query that has other words: in a small folder they would match everything.
-_COMMON: Final = frozenset({
-    "a", "an", "and", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "has", "have", "how",
-    "i", "in", "is", "it", "its", "of", "on", "or", "that", "the", "there", "this", "to", "was", "what",
-    "when", "where", "which", "who", "why", "will", "with", "you", "your",
-})  # fmt: skip
-
 _SCHEMA: Final = """
 CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize = "porter unicode61 remove_diacritics 2");
 """
@@ -71,12 +61,10 @@ class FolderIndex:
                 self._drop(path)
                 self._add(path, stamp, *read_file(self._folder, path))
 
-    def search(self, query: str, limit: int) -> Sequence[IndexedFile]:
+    def search(self, words: Sequence[str], limit: int) -> Sequence[IndexedFile]:
         """The best documents with any of the words, ranked by the words' rarity and frequency."""
         # In FTS5's query language, quoted so that no word is an operator.
-        expression = " OR ".join(f'"{" ".join(_spaced(word).split())}"' for word in query_words(query))
-        if not expression:
-            return []
+        expression = " OR ".join(f'"{word}"' for word in words)
         rows = self._db.execute(
             "SELECT rowid FROM words WHERE words MATCH ? ORDER BY bm25(words, 5.0, 1.0), rowid LIMIT ?",
             (expression, limit),
@@ -89,7 +77,7 @@ class FolderIndex:
     def _add(self, path: str, stamp: str, title: str, text: str) -> None:
         named = f"{title} {re.sub(r'[/._-]', ' ', clean(path))}"
         insert = "INSERT INTO words (title, text) VALUES (?, ?)"
-        added = self._db.execute(insert, (_spaced(named), _spaced(text)))
+        added = self._db.execute(insert, (" ".join(words_in(named)), " ".join(words_in(text))))
         row = added.lastrowid or 0
         self._files[path] = self._rows[row] = IndexedFile(path, stamp, title, text, row)
 
@@ -97,19 +85,6 @@ class FolderIndex:
         if (file := self._files.pop(path, None)) is not None:
             del self._rows[file.row]
             self._db.execute("DELETE FROM words WHERE rowid = ?", (file.row,))
-
-
-def query_words(query: str) -> list[str]:
-    """The distinct search terms: words in lower case, or pairs of characters in unspaced scripts."""
-    words: list[str] = []
-    for match in _WORD.finditer(query.lower()):
-        word = match[0]
-        if _UNSPACED.match(word) and len(word) > 2:
-            words += [word[start : start + 2] for start in range(len(word) - 1)]
-        else:
-            words.append(word)
-    significant = [word for word in words if word not in _COMMON]
-    return list(dict.fromkeys(significant or words))[:_MAX_WORDS]
 
 
 def list_files(folder: Path) -> Iterator[tuple[str, str]]:
@@ -143,7 +118,3 @@ def _stamp(path: Path) -> str:
     except OSError:
         return "gone"
     return f"{stat.st_mtime_ns}:{stat.st_size}:{stat.st_ino}"
-
-
-def _spaced(text: str) -> str:
-    return _UNSPACED.sub(r" \1 ", text)

@@ -6,8 +6,10 @@ A page's text holds 【 and 】 only in this project's markers, no invisible cha
 import re
 import textwrap
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
+
+from tools.words import words_in
 
 WIDTH: Final = 80  # characters per line, as on the pages in the model's training
 # textwrap takes time quadratic in the length of a word, so longer lines are cut first.
@@ -39,10 +41,11 @@ _SNIPPET_LINES: Final = 8
 _PASSAGE_WORDS: Final = 8
 
 
-def best_lines(text: str, count: Callable[[str], int], most_chars: int) -> tuple[str, str]:
-    """A snippet from the line on that has most words of a query, as `count` finds them, and how it begins."""
+def best_lines(text: str, words: Sequence[str], most_chars: int) -> tuple[str, str]:
+    """A snippet from the line on that has most of a query's words, and how that line begins."""
+    wanted = set(words)
     lines = [line for line in text.split("\n") if line.strip()] or [""]
-    counts = list(map(count, lines))
+    counts = [len(wanted.intersection(words_in(line))) for line in lines]
     best = counts.index(max(counts))
     snippet = one_line(" ".join(lines[best : best + _SNIPPET_LINES]), most_chars)
     return snippet, " ".join(lines[best].split()[:_PASSAGE_WORDS])

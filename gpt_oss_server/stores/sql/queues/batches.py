@@ -170,6 +170,8 @@ def _check(tx: Transaction, held: HeldBatch) -> None:
 def _write(tx: Transaction, key: str, batch: Batch) -> None:
     values: list[Value] = [batch["status"], int(batch["status"] not in _ENDED), to_bytes(batch), key]
     tx.run("UPDATE batches SET status = ?, is_open = ?, body = ? WHERE id = ?", *values)
+    if batch["status"] in _ENDED:  # its age counts from here
+        tx.run("UPDATE batches SET lease_until = {now} WHERE id = ?", key)
 
 
 def _read(tx: Transaction, key: str, body: bytes) -> Batch:
