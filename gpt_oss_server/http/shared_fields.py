@@ -164,14 +164,8 @@ class ChoiceFields(Body):
     include_stop_str_in_output: Boolean | None = optional(
         "The answer keeps the text, or the token, that ended it."
     )
-    prompt_logprobs: Alternatives | None = optional(
-        "The log-probability of each prompt token, and of this many of the likeliest in its place."
-    )
     return_token_ids: Boolean | None = optional(
         "The answer has the ids of the prompt's and of its own tokens."
-    )
-    echo: Boolean | None = optional(
-        "The answer repeats the prompt's text; in Chat Completions, the beginning that the request gave it."
     )
     stream_options: StreamOptions | None = optional("What a stream has in addition. It needs `stream`.")
 

@@ -94,7 +94,7 @@ REFUSED: list[Refused] = [
     ({"web_search_options": {"filters": 1}}, "web_search_options.filters"),
     *values("tools", [{"type": "web_search"}]),
     ({"web_search_options": {}}, "tools"),
-    *fields("use_beam_search return_tokens_as_token_ids continue_final_message", True),
+    *fields("echo use_beam_search return_tokens_as_token_ids continue_final_message", True),
     *fields("do_sample add_generation_prompt", False),
     *fields("lora_path structural_tag system input", "x"),
     *fields("truncation_side previous_response_id", "refusal"),

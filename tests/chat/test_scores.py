@@ -58,30 +58,26 @@ async def text_completion(engine: Any, **body: Any) -> dict[str, Any]:
 
 
 async def test_an_engine_without_scores_refuses_the_field() -> None:
-    chat = completion_of(scripted(HELLO), prompt_logprobs=0)
-    for answer in (chat, text_completion(scripted("x"), prompt="a", prompt_logprobs=0)):
-        with pytest.raises(ApiError, match="scripted") as refused:
-            await answer
-        assert (refused.value.param, refused.value.code) == ("prompt_logprobs", "unsupported_parameter")
+    with pytest.raises(ApiError, match="scripted") as refused:
+        await text_completion(scripted("x"), prompt="a", prompt_logprobs=0)
+    assert (refused.value.param, refused.value.code) == ("prompt_logprobs", "unsupported_parameter")
 
 
 async def test_the_scores_of_the_prompt(encoding: Encoding) -> None:
     engine = Scoring(encoding)
-    whole = await completion_of(engine, prompt_logprobs=1, n=2)
-    scores, prompt = whole["prompt_logprobs"], engine.prompts[0]
+    prompt = encoding.encode("Say it")
+    whole = await text_completion(engine, prompt=prompt, prompt_logprobs=1, max_tokens=50)
+    [choice] = whole["choices"]
+    scores = choice["prompt_logprobs"]
     assert len(scores) == len(prompt) == whole["usage"]["prompt_tokens"]
     assert scores[0] is None
-    best, own = prompt[2] + 1, prompt[2]
-    assert scores[2] == {
-        str(best): {"logprob": -1.5, "rank": 1, "decoded_token": encoding.decode([best])},
-        str(own): {"logprob": -2.0, "rank": None, "decoded_token": encoding.decode([own])},
+    best, own = prompt[1] + 1, prompt[1]
+    assert scores[1] == {
+        str(best): {"logprob": -0.5, "rank": 1, "decoded_token": encoding.decode([best])},
+        str(own): {"logprob": -1.0, "rank": None, "decoded_token": encoding.decode([own])},
     }
-    assert [sampling.prompt_logprobs for sampling in engine.samplings] == [1, None], "one choice scores"
-    *chunks, last = await chunks_of(Scoring(encoding), prompt_logprobs=1)
-    assert (last["choices"], last["prompt_logprobs"]) == ([], scores)
-    assert all("prompt_logprobs" not in chunk for chunk in chunks)
     plain = await completion_of(Scoring(encoding))
-    assert not plain.keys() & {"prompt_logprobs", "prompt_token_ids"}
+    assert "prompt_token_ids" not in plain
     assert "token_ids" not in plain["choices"][0]
     assert plain["choices"][0]["stop_reason"] is None
 
@@ -147,10 +143,9 @@ async def test_tokens_that_split_a_character_are_spelt_as_bytes(encoding: Encodi
         assert (len(top), top[token]) == (3, score)
 
 
-@pytest.mark.parametrize("more", [{}, {"prompt_logprobs": 1}], ids=str)
-async def test_sequential_choices_equal_concurrent_ones(encoding: Encoding, more: dict[str, Any]) -> None:
+async def test_sequential_choices_equal_concurrent_ones(encoding: Encoding) -> None:
     narrow = Settings(max_concurrent=1, max_waiting=0)
-    body = {"n": 2, "temperature": 0, **more}
+    body = {"n": 2, "temperature": 0}
     sequential = await completion_of(Scoring(encoding), narrow, **body)
     concurrent = await completion_of(Scoring(encoding), **body)
     messages = [choice["message"] for choice in sequential["choices"]]

@@ -57,7 +57,6 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "schema": (THINKS + CITY, {"response_format": SCHEMA}),
     "token_ids": (WHOLE, {"tools": [TOOL], "return_token_ids": True}),
     "prefill": (" world!<|return|>", {**BEGUN, "continue_final_message": True}),
-    "prefill_echoed": (" world!<|return|>", {**BEGUN, "continue_final_message": True, "echo": True}),
 }
 
 

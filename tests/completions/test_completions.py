@@ -3,13 +3,11 @@ What one request for completions may cost: the number of its choices, and when t
 """
 
 import asyncio
-import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import httpx
-import jinja2
 import openai
 import pytest
 
@@ -171,30 +169,8 @@ def test_tokenize_errors_name_the_wrong_field(url: str, path: str, body: Any, pa
     assert (response.status_code, response.json()["error"]["param"]) == (400, param)
 
 
-USER = {"role": "user", "content": "Hi\n{{ 'Oslo' }}"}
-CONVERSATIONS: list[list[dict[str, Any]]] = [
-    [USER],
-    [{"role": "system", "content": "Be 'kind'\\.\n\nAlways."}, USER],
-    [{"role": "system", "content": "One"}, {"role": "developer", "content": "Two"}, USER],
-    [USER, {"role": "assistant", "content": "Hello!"}, {"role": "system", "content": "Late"}, USER],
-]
-
-
 def tokens_of(root: str, **body: Any) -> list[int]:
     return list(httpx.post(f"{root}/tokenize", json=body).json()["tokens"])
-
-
-@pytest.mark.parametrize("identity", [None, "You are {% raw %}'Ada'{% endraw %}."])
-def test_the_template_renders_the_servers_own_prompt(identity: str | None) -> None:
-    settings = Settings(identity=identity, default_reasoning_effort="high")
-    usual = ({}, {"trim_blocks": True, "lstrip_blocks": True})  # as lm-eval and transformers configure Jinja
-    with serving(scripted("x"), settings) as url:
-        root = url.removesuffix("/v1")
-        template = httpx.get(f"{root}/tokenizer_info").json()["chat_template"]
-        for messages, options, cue in itertools.product(CONVERSATIONS, usual, (True, False)):
-            made = jinja2.Environment(undefined=jinja2.StrictUndefined, **options).from_string(template)
-            body: dict[str, Any] = {"messages": messages, "add_generation_prompt": cue}
-            assert tokens_of(root, prompt=made.render(**body)) == tokens_of(root, **body)
 
 
 def test_the_special_tokens_are_single_ids() -> None:

@@ -32,14 +32,12 @@ from gpt_oss_server.turns.prompt import (
     thinking_of,
     with_verbosity,
 )
-from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
 from inference.engine import EngineInfo, Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedChat(Prepared):
     request: CreateChatCompletion
-    scored: ScoredPrompt | None  # the engine of the first choice, which scores the prompt for all
 
     def sampling_of(self, choice: int) -> Sampling:
         """Gives each choice its own seed; otherwise all choices would be the same."""
@@ -59,8 +57,6 @@ def prepare(
     _check_needs_no_approval(hosted)
     answer, wanted = form
     model = work.model
-    top = request.prompt_logprobs
-    scored = None if top is None else scored_prompt(model.engine, top, "prompt_logprobs")
     renderer = model.renderer
     conversation = _read(request, model.info, hosted.kinds, renderer)
     prefill = _prefill(conversation.begun, wanted, renderer)
@@ -76,7 +72,6 @@ def prepare(
     prefill = prefill or begun_call(wanted, model.info, renderer)
     return PreparedChat(
         request=request,
-        scored=scored,
         prompt=prompt,
         prefill=prefill,
         sampling=sampling,

@@ -33,6 +33,7 @@ from gpt_oss_server.http.shared_fields import (
 )
 from gpt_oss_server.http.unserved import (
     EMPTY,
+    FALSE,
     NEVER,
     SAMPLERS_NOT_SERVED,
     TEMPLATES_NOT_SERVED,
@@ -51,6 +52,8 @@ _NOT_SERVED: NotServed = {
     "function_call": (only("auto", "none"), "Use tool_choice."),
     "documents": (EMPTY, "Put the documents' text into a message."),
     "data_sources": (EMPTY, "Put the documents' text into a message."),
+    "echo": (FALSE, "The client has the beginning that it gave."),
+    "prompt_logprobs": (NEVER, "Use /v1/completions."),
     "truncation_side": (only("left"), "truncate_prompt_tokens drops the oldest turns."),
     "skip_special_tokens": (TRUE, 'Send metadata {"__debug": true} to see special tokens.'),
     "think": (NEVER, "Use reasoning_effort."),

@@ -5,7 +5,6 @@ reason; the usage follows where the request wants it. After a failure the client
 text, and the last chunk is the error. Closing the iterator cancels every choice.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -88,7 +87,6 @@ class ChatRun:
         )
         self._choices = [self._choice(index) for index in range(prepared.request.n or 1)]
         self._has_begun = False
-        self._prompt_scores: list[Any] | None = None
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
         sources = [self._generate(choice) for choice in self._choices]
@@ -102,7 +100,6 @@ class ChatRun:
                             if self._keep is not None:
                                 self._fold(chunks)
                             yield chunks
-                    self._prompt_scores = await self._scores_of_prompt()
                     if self._keep is not None:
                         await self._keep({**self._kept.completion(), "usage": self._shown_usage()})
                 yield self._end()
@@ -143,10 +140,7 @@ class ChatRun:
         hosted = prepared.hosted.in_conversation(self._work.ids("session"))  # no client chooses it
         transcript = Transcript(prepared.prompt)
         own = replace(prepared, hosted=hosted, sampling=prepared.sampling_of(index))
-        model = self._work.model
-        if prepared.scored is not None and index == 0:
-            model = model.sampling_from(prepared.scored)
-        plan = own.plan(model, shows_stop=bool(self.request.include_stop_str_in_output))
+        plan = own.plan(self._work.model, shows_stop=bool(self.request.include_stop_str_in_output))
         turn = Turn(plan, transcript)
         return _Choice(transcript, turn, ChoiceStream(index, self._form(hosted)), hosted)
 
@@ -163,7 +157,7 @@ class ChatRun:
             preambles_are_reasoning=request.preamble_place(settings.chat_preamble_field) == "reasoning",
             stops=request.stops,
             shows_stop=bool(request.include_stop_str_in_output),
-            speller=self._speller() if self._shows_scores else None,
+            speller=Speller(self._encoding) if self._shows_scores else None,
             custom=frozenset(
                 recipient for recipient, tool in self._prepared.tools.clients.items() if tool.kind == "custom"
             ),
@@ -174,7 +168,7 @@ class ChatRun:
         self._life.begins(choice.transcript)
         begun = choice.turn.prefill(self._prepared.prefill)
         choice.shown = len(self._prepared.prefill)
-        yield [*stream.start(), *stream.feed(begun, silently=not self.request.echo)]
+        yield [*stream.start(), *stream.feed(begun, silently=True)]
         async with aclosing(choice.turn.events()) as turn:
             async for batch in turn:
                 if type(last := batch[-1]) is TurnFinished:
@@ -239,24 +233,13 @@ class ChatRun:
         is_whole = not self.request.stream
         if self.request.metadata is not None and (is_whole or self.request.debug):
             chunk["metadata"] = self._metadata()
-        if self._prompt_scores is not None:
-            chunk["prompt_logprobs"] = self._prompt_scores
-        wanted = is_whole or self.request.includes_usage or chunk.keys() & {"metadata", "prompt_logprobs"}
+        wanted = is_whole or self.request.includes_usage or "metadata" in chunk
         return [chunk] if wanted else []
-
-    async def _scores_of_prompt(self) -> list[Any] | None:
-        scored, top = self._prepared.scored, self.request.prompt_logprobs
-        if scored is None or top is None:
-            return None
-        return await asyncio.to_thread(scored.as_json, self._speller(), top)  # a long prompt takes a while
 
     @property
     def _shows_scores(self) -> bool:
         """Whether the client requested log-probabilities and the engine has them. Debugging uses them too."""
         return self.request.scores is not None and self._prepared.sampling.logprobs is not None
-
-    def _speller(self) -> Speller:
-        return Speller(self._encoding)
 
     def _metadata(self) -> dict[str, Any]:
         metadata = shown_metadata(self.request.metadata)

@@ -14,7 +14,7 @@ from gpt_oss_server.apis.completions.tokenizer import (
     tokenize,
     tokenizer_info,
 )
-from gpt_oss_server.caller.caller import LOCAL, Caller
+from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import requested_answer
 from gpt_oss_server.content.nested import flat_format
@@ -58,7 +58,7 @@ def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
 
     @router.get("/tokenizer_info")
     async def info() -> Response:
-        return JSONResponse(tokenizer_info(served.stored_work(LOCAL)))
+        return JSONResponse(tokenizer_info(served.models.first))
 
     return router
 

@@ -61,6 +61,10 @@ class CreateCompletion(ChoiceFields, FormFields, GenerationFields):
     logprobs: Alternatives | None = optional(
         "The log-probability of each token, and of this many of the likeliest alternatives."
     )
+    prompt_logprobs: Alternatives | None = optional(
+        "The log-probability of each prompt token, and of this many of the likeliest in its place."
+    )
+    echo: Boolean | None = optional("The text repeats the prompt.")
     truncate_prompt_tokens: Annotated[Integer, Field(ge=-1)] | None = optional(
         "Keeps this many tokens of the prompt; -1: as many as leave room for the answer."
     )

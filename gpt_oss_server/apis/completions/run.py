@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 
 from gpt_oss_server.apis.completions.request import CreateCompletion
-from gpt_oss_server.apis.completions.text import LegacyLogprobs, PlainText
+from gpt_oss_server.apis.completions.text import LegacyLogprobs, PlainText, scores_of_prompt
 from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.content.logprobs import Speller
-from gpt_oss_server.errors import ContextLengthExceeded
+from gpt_oss_server.errors import ContextLengthExceeded, UnsupportedField
 from gpt_oss_server.runs.chunks import shown_usage
 from gpt_oss_server.runs.life import Life
 from gpt_oss_server.runs.observed import outcome
@@ -25,10 +25,9 @@ from gpt_oss_server.runs.usage import Usage
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.turns.merged import merged
 from gpt_oss_server.turns.prompt import sampling_of
-from gpt_oss_server.turns.prompt_scores import ScoredPrompt, scored_prompt
 from gpt_oss_server.turns.stops import StopFilter, own_stops, without_own_stop
 from gpt_oss_server.turns.watch import MeasuredSpan, generating, with_trace
-from inference.engine import ContextOverflow, Engine, Finish, Sampling, Step
+from inference.engine import ContextOverflow, Finish, Sampling, Step, TokenLogprob
 from inference.grammar import Grammar
 
 Chunk = dict[str, Any]
@@ -51,8 +50,7 @@ class _Choice:
     position: int  # of its prompt
     prompt: Sequence[int]
     sampling: Sampling
-    engine: Engine
-    scored: ScoredPrompt | None  # the engine, where it scores the prompt
+    scores: Sequence[TokenLogprob | None] = ()  # of the prompt, where the request wants them
     ids: list[int] = field(default_factory=list)  # sampled since the last chunk
     has_begun: bool = False
     hidden: frozenset[int] = frozenset()  # stop ids whose text the completion leaves out
@@ -90,8 +88,7 @@ class CompletionRun:
         self._parallel = partial(served.parallel_choices, work.caller.client, len(prompts) * (request.n or 1))
         self._check_lengths()
         sampling = sampling_of(request, work.model, work.caller, prompt=0, limit=request.limit)
-        self._sampling = replace(sampling, grammar=grammar)
-        self._scored()  # raises where the engine cannot serve the request
+        self._sampling = replace(sampling, grammar=grammar, prompt_logprobs=self._prompt_logprobs())
         self._life = Life(
             served,
             work,
@@ -148,18 +145,22 @@ class CompletionRun:
         hidden = own_stops(sampling, shown=bool(self.request.include_stop_str_in_output))
         for number in range(count):
             index = position * count + number
-            scored = self._scored()
             seed = None if sampling.seed is None else sampling.seed + index
             own = replace(sampling, seed=seed)
-            engine = scored or self._model.engine
-            yield _Choice(index, position, prompt, own, engine, scored, hidden=hidden)
+            yield _Choice(index, position, prompt, own, hidden=hidden)
 
-    def _scored(self) -> ScoredPrompt | None:
-        request, engine = self.request, self._model.engine
-        if request.echo and request.logprobs is not None:
-            return scored_prompt(engine, max(request.logprobs, request.prompt_logprobs or 0), "logprobs")
-        top = request.prompt_logprobs
-        return None if top is None else scored_prompt(engine, top, "prompt_logprobs")
+    def _prompt_logprobs(self) -> int | None:
+        """The number of alternatives for each token of the prompt; None: the prompt needs no scores."""
+        request, info = self.request, self._model.info
+        echoed = request.logprobs if request.echo else None
+        tops = [top for top in (echoed, request.prompt_logprobs) if top is not None]
+        if tops and not info.scores_prompts:
+            param = "prompt_logprobs" if echoed is None else "logprobs"
+            raise UnsupportedField(
+                f"`{param}` requires scores, which the model {info.name!r} does not have. Leave it out.",
+                param=param,
+            )
+        return max(tops, default=None)
 
     def _check_lengths(self) -> None:
         context = self._model.info.context_length
@@ -178,13 +179,14 @@ class CompletionRun:
             self._life.observed.turns.append(choice.seen)
             read = span.reads.append
             sampling = with_trace(choice.sampling, span.trace)
-            async with aclosing(choice.engine.generate(choice.prompt, sampling)) as steps:
+            async with aclosing(self._model.engine.generate(choice.prompt, sampling)) as steps:
                 async for step in steps:
                     read(time.monotonic())
                     if span.first is None:
                         span.first_step(step, len(choice.prompt), span.reads[-1])
-                    if self.request.echo and choice.scored is not None and not choice.has_begun:
-                        yield [self._chunk(choice, *text.echo(choice.prompt, choice.scored.scores))]
+                    choice.scores = step.prompt_logprobs or choice.scores
+                    if self.request.echo and choice.scores and not choice.has_begun:
+                        yield [self._chunk(choice, *text.echo(choice.prompt, choice.scores))]
                     choice.seen.cached += step.cached_tokens
                     if self.request.max_tokens == 0:  # the client wants only the prompt's scores
                         choice.seen.finish = Finish.LENGTH
@@ -211,9 +213,10 @@ class CompletionRun:
         part, top = last["choices"][0], self.request.prompt_logprobs
         part["finish_reason"] = str(choice.seen.finish)
         part["stop_reason"] = choice.stopped_by if text.stopped is None else text.stopped
-        if top is not None and choice.scored is not None:
+        if top is not None:
             # Spelling the scores of a long prompt takes a while.
-            part["prompt_logprobs"] = await asyncio.to_thread(choice.scored.as_json, self._speller(), top)
+            shown_scores = await asyncio.to_thread(scores_of_prompt, choice.scores, self._speller(), top)
+            part["prompt_logprobs"] = shown_scores
         return last
 
     def _text(self, choice: _Choice) -> PlainText:

@@ -109,3 +109,22 @@ class PlainText:
         for other, score in scored.top[: self._top]:
             top.setdefault(speller.spelt_distinctly(other), max(score, LEAST))
         scores.add(token, logprob, top, offset)
+
+
+def scores_of_prompt(
+    scores: Sequence[TokenLogprob | None], speller: Speller, top: int
+) -> list[dict[str, Any] | None]:
+    """The scores of the prompt's own tokens in vLLM's JSON; the first token has none."""
+    return [None if scored is None else _ranked(scored, speller, top) for scored in scores]
+
+
+def _ranked(scored: TokenLogprob, speller: Speller, top: int) -> dict[str, Any]:
+    """By token id: the likeliest tokens, and the prompt's own token at any rank."""
+    ranked = {token: (logprob, rank) for rank, (token, logprob) in enumerate(scored.top, 1)}
+    _, listed = ranked.get(scored.token, (0.0, None))
+    shown: dict[int, tuple[float, int | None]] = dict(list(ranked.items())[:top])
+    shown[scored.token] = (scored.logprob, scored.rank if listed is None else listed)
+    return {
+        str(token): {"logprob": max(logprob, LEAST), "rank": rank, "decoded_token": speller.spelt(token)}
+        for token, (logprob, rank) in shown.items()
+    }

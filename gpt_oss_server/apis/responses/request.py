@@ -85,7 +85,7 @@ _NOT_SERVED: NotServed = {
     "reasoning_effort": (NEVER, "Use reasoning={'effort': …}."),
     "functions": (EMPTY, "This is a Chat Completions field; use tools."),
     "logprobs": (FALSE, "Leave it out."),
-    "prompt_logprobs": (NEVER, "Leave it out, or use Chat Completions."),
+    "prompt_logprobs": (NEVER, "Use /v1/completions."),
     "return_token_ids": (FALSE, "Leave it out, or use Chat Completions."),
     "chat_template_kwargs": (EMPTY, "Use reasoning, instructions and tools."),
     "truncate_prompt_tokens": (only(-1), "Use truncation 'auto'."),
