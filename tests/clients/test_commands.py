@@ -78,8 +78,7 @@ def test_opencode_writes_a_file(package: str, path: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("api", "path"),
-    [("openai-completions", "/v1/chat/completions"), ("openai-responses", "/v1/responses")],
+    ("api", "path"), [("openai-completions", "/v1/chat/completions"), ("openai-responses", "/v1/responses")]
 )
 def test_pi_writes_a_file(api: str, path: str, tmp_path: Path) -> None:
     pi = command("pi")

@@ -168,8 +168,7 @@ async def test_what_a_system_message_in_the_middle_changes(encoding: Encoding) -
 
 
 @pytest.mark.parametrize(
-    ("config", "effort"),
-    [({"effort": "low"}, "low"), ({"effort": "max"}, "high"), (None, "medium")],
+    ("config", "effort"), [({"effort": "low"}, "low"), ({"effort": "max"}, "high"), (None, "medium")]
 )
 async def test_the_effort(encoding: Encoding, config: Any, effort: str) -> None:
     assert f"Reasoning: {effort}" in await prompt_of(encoding, output_config=config)

@@ -311,9 +311,7 @@ async def test_a_chat_completion_has_the_text_of_a_call_that_none_forbids(per_st
 
 
 @pytest.mark.parametrize("per_step", [1, 3, 100])
-async def test_a_chat_completion_fails_before_it_shows_a_call_that_is_not_allowed(
-    per_step: int,
-) -> None:
+async def test_a_chat_completion_fails_before_it_shows_a_call_that_is_not_allowed(per_step: int) -> None:
     engine = replaying(THINKS + CALL, per_step=per_step)
     other = {"type": "function", "function": {**CHAT_TOOL["function"], "name": "g"}}
     only_g = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "g"}}]}

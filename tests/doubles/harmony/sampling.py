@@ -51,11 +51,7 @@ class RandomModel:
         self._share = share
 
     def answer(
-        self,
-        grammar: Grammar,
-        most: int = 400,
-        stops: Collection[int] = STOPS,
-        begun: Sequence[int] = (),
+        self, grammar: Grammar, most: int = 400, stops: Collection[int] = STOPS, begun: Sequence[int] = ()
     ) -> tuple[list[int], bool]:
         """Continues the tokens in `begun`. Returns all tokens, and whether it stopped by itself."""
         state, tokens = grammar.start(), list(begun)

@@ -301,9 +301,7 @@ async def get(api: Api, key: str, path: str) -> tuple[int, Any]:
 SHOP = "sk-of-shop-6f1ed002ab5595859014ebf0951522d9"
 
 
-async def test_whoever_continues_a_run_serves_its_owner_with_the_limits_of_its_key(
-    tmp_path: Path,
-) -> None:
+async def test_whoever_continues_a_run_serves_its_owner_with_the_limits_of_its_key(tmp_path: Path) -> None:
     keys = key_file(tmp_path, f"{SHOP} name=shop rpm=60 concurrent=3 kernels=1 stored=4MiB tools=browser")
     settings = Settings(store=f"sqlite:{tmp_path / 'store.sqlite'}", api_key_file=keys, python="off")
     first = Api(scripted(LONG, tokens_per_second=200), settings)
