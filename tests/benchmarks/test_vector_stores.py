@@ -20,7 +20,6 @@ from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from gpt_oss_server.stores.vector_stores import Entry, Passage, Ranking, VectorStore
 from tests.doubles.postgres import running_postgres
-from tools.words import words_of_query
 
 pytestmark = pytest.mark.benchmark
 PASSAGES, FILES, WORDS, QUERIES = 100_000, 1_000, 60, 60
@@ -71,7 +70,7 @@ async def test_a_search_of_100_000_passages_beside_plain_sql(tmp_path: Path) -> 
     for _ in range(QUERIES):
         query = [*common(draw, words[50:], 3), draw.choice(words)]
         began = time.perf_counter()
-        found = await stores.search(["vs"], words_of_query(" ".join(query)), 10)
+        found = await stores.find(["vs"], [" ".join(query)], 10)
         ours.append(time.perf_counter() - began)
         began = time.perf_counter()
         rows = plain.execute(sql, (" OR ".join(f'"{word}"' for word in query),)).fetchall()

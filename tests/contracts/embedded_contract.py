@@ -67,7 +67,7 @@ class EmbeddedContract:
         assert second.score == pytest.approx(61 / 62)
         [*_, last] = await stores.find(["vs"], ["harbour", "meal"], 10, None, VECTORS)
         assert last.entry.file_id == "rules"  # of which no query speaks
-        assert await self.found(stores, "") == []
+        assert await self.found(stores, " ") == []
 
     async def test_filters_hold_for_vectors_too(self, double: EmbeddingsDouble) -> None:
         stores = self.stores(double)

@@ -99,7 +99,7 @@ async def test_words_find_more_than_plain_bm25() -> None:
     sql = "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rank LIMIT 10"
     ours, theirs = [], []
     for query, _ in queries:
-        ours.append([hit.passage.start for hit in await stores.search(["vs"], words_of_query(query), 10)])
+        ours.append([hit.passage.start for hit in await stores.find(["vs"], [query], 10)])
         words = " OR ".join(f'"{word}"' for word in query.replace(",", " ").split())
         theirs.append([row for [row] in plain.execute(sql, (words,))])
     plain.close()

@@ -27,12 +27,14 @@ class Embedding:
         self._files = Unembedded(stores.database)
         self._lease = lease
         self._pause = _FIRST_PAUSE
-        self._has_chosen = self._has_failed = False
+        self._has_begun = self._has_failed = False
         self.repeated = Repeated(self.embed_all, _LOOK_SECONDS, "Passages could not be given vectors")
 
     async def embed_all(self) -> None:
         if (embeddings := self._embeddings) is None:
-            await self._files.complete_all()
+            if not self._has_begun:
+                await self._files.complete_all()
+                self._has_begun = True
             return
         self._has_failed = False
         try:
@@ -40,9 +42,9 @@ class Embedding:
         except EndpointFailed as error:
             self._fail(error)
         else:
-            if not self._has_chosen:
+            if not self._has_begun:
                 await self._files.choose(space)
-                self._has_chosen = True
+                self._has_begun = True
             async with asyncio.TaskGroup() as group:
                 for _ in range(_FILES):
                     group.create_task(self._embed_some(embeddings, space))

@@ -49,9 +49,9 @@ class SearchedStores(Owned):
         ranking: Ranking | None = None,
     ) -> list[Found]:
         """The best passages of all these stores, with scores from 0 to 1; unknown stores have none."""
-        ranking = ranking or Ranking()
+        ranking, queries = ranking or Ranking(), [query for query in queries if query.strip()]
         words, space, vectors = words_of_query(" ".join(queries)), "", None
-        if self.embeddings is not None and ranking.embedding_weight and any(queries):
+        if self.embeddings is not None and ranking.embedding_weight and queries:
             try:
                 space = await self.embeddings.space()
                 vectors = await self.embeddings.of_queries(queries)
@@ -87,17 +87,6 @@ class SearchedStores(Owned):
             return found
         again = [Found(each.entry, each.passage, score) for each, score in zip(found, scores, strict=True)]
         return sorted(again, key=lambda each: -each.score)
-
-    async def search(
-        self, store_ids: Sequence[str], words: Sequence[str], most: int, filters: Filter | None = None
-    ) -> list[Found]:
-        """The best passages by BM25 alone, which is their score."""
-
-        def work(tx: Transaction) -> list[Found]:
-            ranked = _by_words(tx, self._positions(tx, store_ids), words, most, filters)
-            return [_found(tx, passage, score) for passage, score in ranked]
-
-        return await self.database.read(work)
 
     def _positions(self, tx: Transaction, store_ids: Sequence[str]) -> list[int]:
         found = (self._position(tx, store_id) for store_id in dict.fromkeys(store_ids))
