@@ -1,6 +1,7 @@
 """The cache on disk as users see it: `warm`, a server that is started again, an owner's blocks deleted."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,35 @@ def test_prompts_that_were_warmed_are_restored(checkpoint: str, tmp_path: Path) 
     assert figure(figures, "cache_restored_from_disk_total") > 240
 
 
+CODEX = """#!{python}
+import json, sys, time, urllib.error, urllib.request
+[url] = [word.partition("=")[2] for word in sys.argv if ".base_url=" in word]
+assert sys.argv[-3:] == ["exec", "--skip-git-repo-check", "Hello"]
+for tools in ([], [{{"type": "function", "name": "f", "parameters": {{}}}}]):
+    body = {{"model": "m", "instructions": "Be brief. " * 40, "input": sys.argv[-1], "tools": tools}}
+    try:
+        urllib.request.urlopen(json.loads(url) + "/responses", json.dumps(body).encode())
+    except urllib.error.HTTPError:
+        pass
+time.sleep({seconds})
+"""
+
+
+@pytest.mark.parametrize("seconds", [0, 600], ids=["ends", "stays"])
+def test_what_a_client_sends_first_is_read_from_the_client(
+    checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    program, words = tmp_path / "codex", [checkpoint, "--device", "cpu", "--cache-dir", str(tmp_path / "c")]
+    program.write_text(CODEX.format(python=sys.executable, seconds=seconds))
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["warm", "codex", *words]) == 0
+    tools = [{"type": "function", "name": "f", "parameters": {}}]
+    body = {"instructions": "Be brief. " * 40, "input": "Go on", "tools": tools, "max_output_tokens": 2}
+    found, _ = usages(settings(checkpoint, tmp_path / "c"), ("responses", body))
+    assert found[0]["input_tokens_details"]["cached_tokens"] > 80
+
+
 def test_each_owner_has_blocks_of_its_own_that_can_be_deleted(
     checkpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,7 +148,8 @@ def test_each_owner_has_blocks_of_its_own_that_can_be_deleted(
     ("words", "sentence"),
     [
         (["warm", "x.json"], "Name the cache: gpt-oss-server warm FILE --cache-dir FOLDER"),
-        (["warm", "--cache-dir", "{}"], "Name a request: "),
+        (["warm", "--cache-dir", "{}"], "Name a request or a client"),
+        (["warm", "qwen", "--cache-dir", "{}"], "npm install -g @qwen-code/qwen-code"),
         (["warm", "--forget", "a", "--cache-dir", "~nobody-here"], "~nobody-here names no folder"),
     ],
 )

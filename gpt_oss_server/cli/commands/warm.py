@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpt_oss_server.cli.commands.render import PromptsOnly, every_tool, read_request, rendered
+from gpt_oss_server.cli.launch.clients import CLIENTS, CONTEXT, served_name
 from gpt_oss_server.cli.line.flags import add_flags, add_model
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import CommandLineError
@@ -17,18 +18,21 @@ from gpt_oss_server.settings import Settings
 EXAMPLES = """\
 examples:
   gpt-oss-server warm request.json openai/gpt-oss-20b --cache-dir ~/prompts
+  gpt-oss-server warm claude openai/gpt-oss-20b --cache-dir ~/prompts
   gpt-oss-server warm request.json --owner alice --cache-dir ~/prompts
   gpt-oss-server warm --forget alice --cache-dir ~/prompts
 
-FILE holds the body of a POST /v1/responses, /v1/chat/completions or /v1/messages. The prompt is deleted after
-all others. Use the settings of the server: they are part of a prompt, and so is the day's date."""
+FILE holds the body of a POST /v1/responses, /v1/chat/completions or /v1/messages. In its place, the name of a
+client that `launch` knows is what that client sends first from this folder. The prompt is deleted after all
+others. Use the settings of the server: they are part of a prompt, and so is the day's date."""
 
 FLAGS = ("model", "device", "context", "weights", "kv_dtype", "cache_dir", "cache_disk")
 PROMPT = ("default_reasoning_effort", "identity", "call_form", "mcp", "tool_server", "log_level")
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
-    parser.add_argument("file", nargs="?", metavar="FILE", help="a request as JSON; - reads standard input")
+    about = "a request as JSON, or a client; - reads standard input"
+    parser.add_argument("file", nargs="?", metavar="FILE", help=about)
     add_model(parser)
     parser.add_argument("--owner", metavar="OWNER", default="", help="whose key will send it")
     parser.add_argument("--forget", metavar="OWNER", help="delete what the cache has of an owner instead")
@@ -47,10 +51,18 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         console.err(f"Deleted {count} packs of {args.forget or 'requests without a key'}.")
         return 0
     if args.file is None:
-        raise CommandLineError("Name a request: gpt-oss-server warm FILE --cache-dir FOLDER")
-    tokens = asyncio.run(_warm(read_request(args.file), args.owner, settings))
+        raise CommandLineError("Name a request or a client: gpt-oss-server warm FILE --cache-dir FOLDER")
+    tokens = asyncio.run(_warm(_request(args.file, settings), args.owner, settings))
     console.err(f"{tokens:,} tokens of {args.file} are in {Path(settings.cache_dir)}.")
     return 0
+
+
+def _request(name: str, settings: Settings) -> dict[str, object]:
+    if (client := CLIENTS.get(name)) is None:
+        return read_request(name)
+    from gpt_oss_server.cli.launch.first_request import first_request
+
+    return first_request(client, served_name(settings), settings.context or CONTEXT)
 
 
 async def _warm(request: dict[str, object], owner: str, settings: Settings) -> int:

@@ -15,6 +15,7 @@ PROVIDER = "gpt-oss-server"
 KEY_VARIABLE = "GPT_OSS_KEY"  # of clients that read their key from a variable that a setting names
 CONTEXT = 131_072  # of the published models, where a server states none
 _MOST_OUTPUT = 16_384
+_CODEX_ONCE = ("exec", "--skip-git-repo-check")
 _CODEX_MODELS = Path(__file__).with_name("codex-models.json")
 
 
@@ -53,6 +54,7 @@ class Client:
     api: str
     package: str
     setup: Callable[[Target], Setup]
+    once: tuple[str, ...] = ("-p",)  # words before a question, to which it answers and ends
 
     @property
     def install(self) -> str:
@@ -127,9 +129,9 @@ def _json(value: Any, indent: int | None = None) -> str:
 CLIENTS = {
     row.name: row
     for row in (
-        Client("codex", "OpenAI's Codex CLI", "Responses", "@openai/codex", _codex),
+        Client("codex", "OpenAI's Codex CLI", "Responses", "@openai/codex", _codex, _CODEX_ONCE),
         Client("claude", "Anthropic's Claude Code", "Messages", "@anthropic-ai/claude-code", _claude),
-        Client("opencode", "opencode", "Responses", "opencode-ai", _opencode),
+        Client("opencode", "opencode", "Responses", "opencode-ai", _opencode, ("run",)),
         Client("qwen", "Qwen Code", "Chat Completions", "@qwen-code/qwen-code", _qwen),
     )
 }
