@@ -48,7 +48,7 @@ def test_what_the_file_answers_is_not_asked_again(tmp_path: Path, capsys: pytest
         words = asked(tmp_path, url, *lines, "", line("wrong", temperature=9))
         assert main(words) == 1
         assert statuses(tmp_path) == {**{f"r{number}": 200 for number in range(9)}, "wrong": 400}
-        assert "answers 10 of 10 requests, 1 of them with an error." in capsys.readouterr().err
+        assert "has answers to 10 of 10; 1 of them with an error." in capsys.readouterr().err
         with openai.OpenAI(base_url=url, api_key="none") as client:
             assert not client.files.list().data
         assert main(words) == 1

@@ -14,6 +14,7 @@ from gpt_oss_server.apis.decisions.request import parse_request
 from gpt_oss_server.apis.decisions.run import lay_out
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.runs.served import Served
+from gpt_oss_server.settings import Settings
 from inference.engine import Sampling
 from tests.doubles.serving import scripted, serving
 
@@ -142,6 +143,15 @@ def test_a_wrong_request_is_named(url: str, body: dict[str, Any], param: str | N
     error = decided(url, **body)["error"]
     assert words in error["message"]
     assert param is None or error["param"] == param
+
+
+def test_images_in_a_question_are_refused_where_the_operator_wants_this() -> None:
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,"}
+    with serving(
+        inference.load("random:tiny", device="cpu", progress=False), Settings(images="refuse")
+    ) as url:
+        error = decided(url, questions=[{**TWICE, "instructions": [picture]}])["error"]
+    assert error["param"] == "questions[0].instructions[0]"
 
 
 def test_an_engine_without_probabilities_is_refused() -> None:

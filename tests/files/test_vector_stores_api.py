@@ -115,6 +115,8 @@ def test_a_store_is_changed_and_listed(client: openai.OpenAI) -> None:
         ("", {"file_ids": ["file_x"]}, "file_id"),
         ("", {"expires_after": {"anchor": "last_active_at", "days": 900}}, "expires_after.days"),
         ("/{}/search", {}, "query"),
+        ("/{}/search", {"query": ["a"] * 17}, "query"),
+        ("/{}/search", {"query": "a" * 16_385}, "query"),
         ("/{}/search", {"query": "a", "max_num_results": 51}, "max_num_results"),
         ("/{}/search", {"query": "a", "rewrite_query": True}, "rewrite_query"),
         ("/{}/search", {"query": "a", "filters": {"type": "like", "key": "a", "value": "b"}}, "filters"),

@@ -30,6 +30,8 @@ async def start(caller: Caller, body: object, served: Served) -> DecisionRun:
     """Does all work before the first token: after it returns, only the engine can fail."""
     request = await in_thread_if_large(caller.body_size, lambda: parse_request(body), body)
     treat_images(request.input, "input", served.settings.images)
+    for number, question in enumerate(request.questions):
+        treat_images(question.instructions, f"questions[{number}].instructions", served.settings.images)
     return await decided(caller, request, served)
 
 

@@ -22,6 +22,7 @@ from gpt_oss_server.stores.vector_stores import STATUSES, Entry, Found, VectorSt
 
 SIZE, OVERLAP = 800, 400  # tokens, as with OpenAI
 _MOST_FILES = 2_000  # of one batch
+_MOST_QUERIES, _LONGEST_QUERY = 16, 16_384  # texts, and characters of all: each text has a vector
 Shown = dict[str, Any]
 
 
@@ -74,7 +75,7 @@ class UpdateFile(Body):
 class Search(Body):
     not_served: ClassVar[NotServed] = {"rewrite_query": (FALSE, "The query is searched as it is.")}
 
-    query: str | list[str] = required("Words to find, or several texts of them.")
+    query: str | list[str] = required("Words to find, or up to 16 texts of them.")
     filters: dict[str, Any] | None = optional("A condition on the files' attributes.")
     max_num_results: Annotated[Integer, Field(ge=1, le=50)] | None = optional("10 by default.")
     ranking_options: RankingOptions | None = optional("How passages are ranked, and which are left out.")
@@ -138,6 +139,9 @@ class StoresApi:
     async def search(self, store_id: str, body: object) -> Shown:
         wanted, store = read_body(body, Search, '{"query": "tides"}'), await self.find(store_id)
         queries = [wanted.query] if isinstance(wanted.query, str) else wanted.query
+        if len(queries) > _MOST_QUERIES or sum(map(len, queries)) > _LONGEST_QUERY:
+            bounds = f"{_MOST_QUERIES} texts, of {_LONGEST_QUERY:,} characters together,"
+            raise InvalidRequest(f"`query` may have {bounds} at most.", param="query")
         ranking = read_ranking(wanted.ranking_options, "ranking_options")
         embeds = self._stores.embeddings is not None
         check_ranking(ranking, embeds=embeds, param="ranking_options.hybrid_search")

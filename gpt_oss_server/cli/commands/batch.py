@@ -68,7 +68,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     known = [answered[name] for name in form.names if name in answered]
     failed = known.count(False)
     console.err(
-        f"{out} answers {len(known):,} of {len(form.names):,} requests, {failed:,} of them with an error."
+        f"{out} has answers to {len(known):,} of {len(form.names):,}; {failed:,} of them with an error."
     )
     return int(failed > 0 or len(known) < len(form.names))
 

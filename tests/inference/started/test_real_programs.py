@@ -78,13 +78,21 @@ def text_of(server: Served, during: Callable[[], object] = lambda: None) -> str:
     return "".join(pieces)
 
 
-def gone(pids: list[int]) -> bool:
+def soon(holds: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + NOTICED
-    while any(Path(f"/proc/{pid}").exists() and not _is_zombie(pid) for pid in pids):
+    while not holds():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.05)
     return True
+
+
+def gone(pids: list[int]) -> bool:
+    return soon(lambda: not any(Path(f"/proc/{pid}").exists() and not _is_zombie(pid) for pid in pids))
+
+
+def says(server: Served, words: str) -> bool:
+    return soon(lambda: any(words in line for line in server.lines))
 
 
 def _is_zombie(pid: int) -> bool:
@@ -107,7 +115,7 @@ def test_an_answer_survives_the_death_of_the_program(kind: Kind, server: Served)
     assert text_of(server, lambda: os.kill(first[0], signal.SIGKILL)) == whole
     assert gone(first)
     assert of_program(server.process.pid, kind.name)[0] != first[0]
-    assert any("ended by signal 9." in line for line in server.lines)
+    assert says(server, "ended by signal 9.")
 
 
 def test_an_answer_survives_that_the_program_hangs(kind: Kind, server: Served) -> None:
@@ -115,7 +123,7 @@ def test_an_answer_survives_that_the_program_hangs(kind: Kind, server: Served) -
     first = of_program(server.process.pid, kind.name)
     assert text_of(server, lambda: os.kill(first[0], signal.SIGSTOP)) == whole
     assert gone(first)
-    assert any("and was ended." in line for line in server.lines)
+    assert says(server, "and was ended.")
 
 
 def refusal(kind: Kind, *flags: str) -> str:
