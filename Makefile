@@ -4,7 +4,7 @@
 #   make demo             set up, then show what the server does: reasoning, tools, citations, a plot, MCP
 #   make test             set up, then run the tests              TESTS=tests/harmony
 #   make check            what CI runs: lint, types, docs, wheel, both Harmony libraries, tests
-#   make proofs           run tests that draw at random with many more seeds
+#   make proofs           run what CI samples: many more seeds and values, the whole demo, every example
 #   make docs             write the generated docs and pictures
 #   make docs-site        build the documentation as a site, in site/, and check its links
 #   make docs-serve       serve it on 127.0.0.1, and rebuild it on each change    DOCS_PORT=8001
@@ -59,7 +59,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test proofs check beside lint types collected docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines ray observers attacks bench faults soak deploy-test gpu clean help
+.PHONY: serve demo test proofs check beside tested lint types collected docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines ray observers attacks bench faults soak deploy-test gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -115,17 +115,20 @@ $(VENV)/.developing: $(VENV)/.installed
 test: $(VENV)/.developing
 	@$(BIN)/python -m pytest -n 4 --dist worksteal $(TESTS)
 
-# Each of these tests has a few seeds that `make test` runs.
+# `make test` runs a sample of each: a few seeds, every value once, a part of a program.
 proofs: $(VENV)/.developing
 	@$(BIN)/python -m pytest -n 2 -m proof tests
 
-# First what fails within seconds. Then the tests, which often wait, and in that time the other checks; if one of those
-# fails, its output comes last, else the last line is pytest's.
+# First what fails within seconds. Then the tests, which often wait and begin on one core, and in that time the other
+# checks; if one of those fails, its output comes last, else the last line is pytest's.
 BESIDE := $(VENV)/beside.log
 check: $(VENV)/.developing
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint docs-check collected
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint docs-check
 	@rm -f $(BESIDE) $(BESIDE).failed
-	@$(MAKE) --no-print-directory --jobs=2 beside test || { cat $(BESIDE).failed >&2 2>/dev/null; exit 1; }
+	@$(MAKE) --no-print-directory --jobs=2 beside tested || { cat $(BESIDE).failed >&2 2>/dev/null; exit 1; }
+
+tested: collected
+	@$(MAKE) --no-print-directory test
 
 beside:
 	@nice $(MAKE) --no-print-directory --jobs=1 types docs-site wheel-test harmony-compat > $(BESIDE) 2>&1 || { \

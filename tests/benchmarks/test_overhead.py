@@ -30,7 +30,6 @@ STREAMS, TOKENS = 64, 2_000
 TEXT = " The quick brown fox jumps over the lazy dog, and then it runs home to see what is for dinner."
 REPEATS = 5
 COMPARISONS = 24
-ROOT = Path(__file__).resolve().parents[2]
 NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="needs Linux's /proc")
 
 Report = dict[str, Any]

@@ -20,7 +20,6 @@ from tests.doubles.apis.chat_asking import (
 )
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
-FUNCTION = TOOL["function"]
 
 
 async def prompt_of(**body: Any) -> str:

@@ -21,7 +21,6 @@ from gpt_oss_server.settings import Settings
 from tests.doubles.apis.asking import conversations_of
 from tests.doubles.commands import ANSWER, run, script
 from tests.doubles.engines.replay import ReplayEngine
-from tests.doubles.ops.certificates import DAY, write_certificate
 from tests.doubles.serving import scripted, serving
 from tests.doubles.tools import echo_server
 
@@ -106,13 +105,6 @@ async def test_keys_are_counted_and_others_must_not_read_them(tmp_path: Path) ->
     assert (readable.state, readable.advice) == (NOTE, f"chmod 600 {file}")
     file.chmod(0o600)
     assert await surroundings.keys(Settings(api_key_file=str(file))) == ok("3 keys of 2 owners.")
-
-
-async def test_a_certificate_is_checked(tmp_path: Path) -> None:
-    cert, key = write_certificate(tmp_path)
-    assert (await surroundings.tls(Settings(tls_cert=cert, tls_key=key))).state is OK
-    cert, key = write_certificate(tmp_path, begins=-9 * DAY, ends=-DAY)
-    assert "expired" in (await surroundings.tls(Settings(tls_cert=cert, tls_key=key))).sentence
 
 
 async def test_an_mcp_server_lists_its_tools() -> None:

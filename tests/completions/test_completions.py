@@ -222,13 +222,20 @@ def test_the_requests_of_a_client_share_choices_and_leave_some_for_others() -> N
         assert taken == [128, 1, 1 + 64, 1, 4, 1 + 31]
 
 
+MANY: dict[str, dict[str, Any]] = {
+    "completions": {"prompt": ["a"] * 500, "n": 4},
+    "chat/completions": {"messages": [{"role": "user", "content": "a"}], "n": 100},
+}
+
+
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_client_that_leaves_ends_all_choices_and_begins_no_more(stream: bool) -> None:
-    engine = scripted("word " * 500, loop=True, tokens_per_second=20)
+@pytest.mark.parametrize("path", MANY)
+async def test_a_client_that_leaves_ends_all_choices_and_begins_no_more(path: str, stream: bool) -> None:
+    engine = scripted("<|channel|>final<|message|>" + "word " * 500, loop=True, tokens_per_second=20)
     settings = Settings(max_concurrent=2, max_waiting=2)
-    body = {"prompt": ["a"] * 500, "n": 4, "max_tokens": 100, "stream": stream}
+    body = {**MANY[path], "max_tokens": 100, "stream": stream}
     with serving(engine, settings) as url:
-        await leave_in_the_middle(f"{url}/completions", body, engine, generations=4)
+        await leave_in_the_middle(f"{url}/{path}", body, engine, generations=4)
         await asyncio.sleep(0.5)
         assert engine.active == 0
 

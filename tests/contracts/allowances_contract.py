@@ -6,8 +6,6 @@ import pytest
 
 from gpt_oss_server.stores.sql.allowances import Allowances, Charge, Refused
 
-SLOW = 600  # a limit per minute: ten a second, so that growth during a test is small but not nothing
-
 
 async def used_up(allowances: Allowances, name: str, limit: int, amount: float) -> int:
     count = 0

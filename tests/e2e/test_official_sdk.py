@@ -27,10 +27,6 @@ from tests.doubles.apis.searched_tools import CALLS as ORDERS
 from tests.doubles.apis.searched_tools import FINDS, TOOLS
 from tests.doubles.lints import check_stream
 
-HELLO = (
-    "<|channel|>analysis<|message|>A greeting.<|end|>"
-    "<|start|>assistant<|channel|>final<|message|>Hello!<|return|>"
-)
 CALL = (
     "<|channel|>analysis<|message|>I need the weather.<|end|>"
     "<|start|>assistant<|channel|>commentary<|message|>Let me look that up.<|end|>"

@@ -46,6 +46,7 @@ CALLS = ("curl ", "gpt-oss-server trace ", "gpt-oss-server config")
 ID = "resp_123"  # as the pages write it
 EXAMPLES = ROOT / "examples"
 MCP = ("--mcp", f"units={sys.executable} {EXAMPLES / 'mcp_server.py'}")
+TOOLS: tuple[str, ...] = ("--python", "auto", "--browser", f"local:{EXAMPLES / 'documents'}", *MCP)
 
 
 @pytest.fixture(scope="module")
@@ -142,14 +143,14 @@ def typed(block: Block, served: Served, scripted: Served, names: dict[str, objec
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with serving("--python", "auto", *MCP) as served:
+    with serving(*TOOLS) as served:
         yield served
 
 
 @pytest.mark.parametrize(
     ("page", "checked"),
     [
-        pytest.param("tutorial", 9, marks=pytest.mark.slow),
+        ("tutorial", 9),
         *(("structured-output", 3), ("python-tool", 1), ("background", 2), ("mcp", 1), ("client-tools", 1)),
     ],
 )
@@ -189,7 +190,6 @@ TOURS = ("browser_citations.py", "python_plot.py")  # too hard for the embedded 
 ON_TINY = ("quickstart.py", *TOURS)
 CLIENTS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in SERVERS)
 OTHERS = [name for name in CLIENTS if name not in ON_TINY]
-TOOLS: tuple[str, ...] = ("--python", "auto", "--browser", f"local:{EXAMPLES / 'documents'}", *MCP)
 
 PRINTED = {
     "quickstart.py": ["Reasoning: A greeting.", "Answer: Hello! I am a script"],
@@ -232,13 +232,6 @@ def scripted() -> Iterator[Served]:
         yield served
 
 
-@pytest.fixture(scope="module")
-def tiny() -> Iterator[Served]:
-    # The test does not check the default model's text; the limit keeps it short.
-    with serving("--default-max-output-tokens", "64", *TOOLS) as served:
-        yield served
-
-
 def run_example(name: str, served: Served, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
     if name == "python_plot.py":
         needs_bubblewrap()
@@ -267,11 +260,11 @@ def test_example_prints_the_scripted_answers(name: str, scripted: Served, tmp_pa
     "name", [*ON_TINY, *(pytest.param(name, marks=pytest.mark.proof) for name in OTHERS)]
 )
 def test_example_runs_on_the_embedded_model(
-    name: str, tiny: Served, scripted: Served, tmp_path: Path
+    name: str, served: Served, scripted: Served, tmp_path: Path
 ) -> None:
     """Where the model is not able to, the example says so and takes the script: one starts its own server."""
     env = {} if name == TOURS[0] else {"TOUR_BASE_URL": scripted.api}
-    done = run_example(name, tiny, tmp_path, **env)
+    done = run_example(name, served, tmp_path, **env)
     assert done.returncode == 0, done.stderr
     assert ("The embedded model is too small" in done.stdout) == (name in TOURS)
     assert [part for part in PRINTED[name] if name in TOURS and part not in done.stdout] == []
@@ -286,11 +279,11 @@ def test_without_a_sandbox_the_plot_states_what_is_missing(tmp_path: Path) -> No
 
 
 def test_the_demo_runs_examples_and_reports_one_that_fails(
-    tiny: Served, scripted: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    served: Served, scripted: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     demo = importlib.import_module("demo")
-    monkeypatch.setattr(demo.tour, "serve", lambda *flags: (tiny if "tiny" in flags else scripted).api)
+    monkeypatch.setattr(demo.tour, "serve", lambda *flags: (served if "tiny" in flags else scripted).api)
     monkeypatch.setattr(demo, "PARTS", (("An answer", "quickstart.py"), ("No example", "none.py")))
     for name in ("OPENAI_BASE_URL", "TOUR_BASE_URL"):
         monkeypatch.setenv(name, "")  # which the demo sets

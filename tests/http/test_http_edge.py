@@ -23,7 +23,6 @@ from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted, serving
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
-LONG = "<|channel|>final<|message|>" + "word " * 2_000 + "<|return|>"
 
 
 def error_of(response: httpx.Response) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from tests.doubles.tools.echo_server import serving
 from tests.doubles.tools.scripted_tool import Calculator, Ready
 from tools.toolbox import Offer, Toolbox
 
-NEXT = "<|start|>assistant"
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
 OPEN = '<|channel|>analysis to=browser.open code<|message|>{"id":0}<|call|>'
 CITES = "<|channel|>final<|message|>It is deep【1†L2】.<|return|>"

@@ -11,7 +11,6 @@ import pytest
 from openai.types.responses import CompactedResponse
 
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.stores.sealing import Sealer
 from inference.engine import EngineFailed, Sampling, Step
 from tests.doubles.apis.api_client import Api
 from tests.doubles.engines.replay import ReplayEngine
@@ -277,18 +276,6 @@ async def test_a_wrong_field_is_named(api: Make, body: dict[str, Any], param: st
     error = await api(scripted(ANSWER)).refused("/responses", **{"input": "Hi", **body})
     assert error["status"] == 400
     assert error["param"].startswith(param)
-
-
-async def test_foreign_compaction_is_refused(api: Make, encoding: Encoding, engine: Summariser) -> None:
-    here, there = api(engine), api(Summariser(encoding))
-    served, another = there.service.served, Sealer(b"another key, as another server has")
-    served.stores = replace(served.stores, sealer=another)
-    [compaction] = (await here.create(input=[user("Hi"), TRIGGER]))["output"]
-    assert (await there.refused("/responses", input=[compaction, user("?")]))["status"] == 400
-    sealed = compaction["encrypted_content"]
-    changed = sealed[:40] + ("A" if sealed[40] != "A" else "B") + sealed[41:]
-    items = [{**compaction, "encrypted_content": changed}, user("?")]
-    assert (await here.refused("/responses", input=items))["status"] == 400
 
 
 async def test_input_tokens_are_those_of_the_prompt(api: Make, encoding: Encoding) -> None:

@@ -1,21 +1,13 @@
 """Conversations: each response adds its input and output, and the next one continues token for token."""
 
-import asyncio
 from typing import Any
 
 import pytest
 from openai.types.conversations import Conversation, ConversationItem, ConversationItemList
 from pydantic import TypeAdapter
 
-from gpt_oss_server.apis.responses.storage import appended
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.ids import random_ids
-from gpt_oss_server.items.table import Kinds
-from gpt_oss_server.stores.base import ConversationPart
-from gpt_oss_server.stores.chain import Addition
-from gpt_oss_server.stores.memory import MemoryStore
 from tests.doubles.apis.api_client import Api
-from tests.doubles.apis.asking import conversations_of, responses_service
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.serving import scripted
 from tests.responses.conftest import Make
@@ -120,18 +112,6 @@ async def test_a_call_and_its_result_may_be_in_two_responses(api: Make) -> None:
     assert kinds == ["message", "reasoning", "function_call", "function_call_output", "message"]
 
 
-async def test_a_call_that_has_its_result_is_not_deleted_alone(here: Api) -> None:
-    call = {"type": "function_call", "call_id": "x", "name": "f", "arguments": "{}"}
-    made = await here.post("/conversations", items=[{"role": "user", "content": "?"}, call, ORPHAN])
-    _, call_id, result_id = [item["id"] for item in await items_of(here, made)]
-    path = f"/conversations/{made['id']}/items"
-    error = await here.refused(f"{path}/{call_id}", method="DELETE")
-    assert (error["status"], error["param"]) == (400, "item_id")
-    assert "'x'" in error["message"]
-    await here.delete(f"{path}/{result_id}")
-    await here.delete(f"{path}/{call_id}")
-
-
 async def test_resent_items_get_unique_ids(here: Api) -> None:
     made = await here.post("/conversations")
     item = {"type": "message", "id": "msg_mine", "role": "user", "content": "Hi"}
@@ -140,14 +120,6 @@ async def test_resent_items_get_unique_ids(here: Api) -> None:
     ids = [item["id"] for item in await items_of(here, made)]
     assert len(set(ids)) == len(ids) == 4
     assert ids[0] == "msg_mine"
-
-
-async def test_concurrent_responses_all_add_their_items(here: Api) -> None:
-    made = await here.post("/conversations")
-    await asyncio.gather(*(here.create(conversation=made["id"], input=f"q{n}") for n in range(8)))
-    listed = texts(await items_of(here, made))
-    assert sorted(listed[::2]) == [f"q{n}" for n in range(8)]
-    assert listed[1::2] == ["Hello!"] * 8
 
 
 async def test_unstored_and_background_responses_add_to_it_too_unless_cancelled(api: Make) -> None:
@@ -233,25 +205,6 @@ async def test_an_item_can_be_referenced_by_its_id_alone(api: Make, encoding: En
     kinds = ["message", "reasoning", "function_call", "function_call_output"]
     assert [item["type"] for item in listed] == kinds
     assert listed[0] == question
-
-
-async def test_an_approval_is_used_once() -> None:
-    store = MemoryStore()
-    conversations = conversations_of(responses_service(scripted("Hi"), store=store))
-    made = await conversations.create({})
-
-    async def append(items: Any, addition: Addition) -> None:
-        await store.append(appended(made["id"], [ConversationPart(items, addition)], Kinds.of(), random_ids))
-
-    call = ("server.tool", "{}")
-    requests = tuple({"type": "mcp_approval_request", "id": f"mcpr_{number}"} for number in (1, 2))
-    await append(requests, Addition(approvals={"mcpr_1": call, "mcpr_2": call}))
-    response = {"type": "mcp_approval_response", "id": "mcpa_1", "approval_request_id": "mcpr_1"}
-    # Two responses began earlier, so both still know both calls, and both answer the first.
-    for _ in range(2):
-        await append((response,), Addition(answered=("mcpr_1",)))
-    history = await store.conversation_history(made["id"])
-    assert history.approvals == {"mcpr_2": call}
 
 
 @pytest.mark.parametrize("approve", [True, False])

@@ -19,7 +19,6 @@ from gpt_oss_server.settings import (
 )
 from gpt_oss_server.settings.options import Option
 from gpt_oss_server.settings.shown import as_json, as_toml, is_hidden
-from gpt_oss_server.settings.sources import reads_file
 from tests.doubles.commands import run
 
 PREFIX = "GPT_OSS_SERVER_"
@@ -243,16 +242,6 @@ def test_a_secret_file_that_cannot_serve_is_reported_without_its_text(tmp_path: 
     with pytest.raises(SettingsError, match="the file's text is something else") as raised:
         read(STORE_FILE=wrong)
     assert "s3cret" not in str(raised.value)
-
-
-def test_only_settings_that_may_be_secret_are_read_from_files() -> None:
-    assert {"engine_key", "store"} <= {option.name for option in OPTIONS if reads_file(option, OPTIONS)}
-    assert misspelt_variables({f"{PREFIX}ENGINE_KEY_FILE": "x"}) == []
-    misspelt = (f"{PREFIX}ENGINE_KEY_FLIE", f"{PREFIX}ENGINE_KEY_FILE")
-    assert misspelt_variables({misspelt[0]: "x"}) == [misspelt]
-    key = ROWS["engine_key"]
-    own = Option("engine_key_file", None, key.kind, "Model", "")
-    assert not reads_file(key, (key, own)), "a setting of that name comes before the file of a secret"
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,6 @@ def call(text: str, recipient: str = "functions.f", closed_by: str = "call", **m
     return (more.get("channel") or "commentary", recipient, more.get("of", "json"), text, closed_by)
 
 
-START = "<|start|>assistant"
-
 # fmt: off
 _LEGAL: tuple[tuple[str, str, str, *tuple[Message, ...]], ...] = (
     ("an answer", "", "[c]final[m]Hi there![r]", final("Hi there!")),

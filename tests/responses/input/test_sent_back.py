@@ -112,16 +112,6 @@ async def test_allowed_tools_may_name_an_unavailable_search() -> None:
     assert (await (await Asking(ANSWER).service.start(LOCAL, body)).wait())["status"] == "completed"
 
 
-async def test_an_answer_after_an_approval_means_that_the_call_has_run() -> None:
-    request = {"id": "mcpr_1", "server_label": "gh", "name": "open", "arguments": "{}"}
-    approval = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
-    answer = {"role": "assistant", "content": "It is open."}
-    asked = ["Hi", {"type": "mcp_approval_request", **request}, approval, answer]
-    items = [*asked, called("a", PARIS), output("a", "grey")]
-    run = await Asking(ANSWER).service.start(LOCAL, {"input": items, "tools": [WEATHER]})
-    assert run._prepared.approved == ()
-
-
 async def test_deleting_an_item_keeps_each_result_with_its_call() -> None:
     ask = Asking(ANSWER)
     conversations = conversations_of(ask.service)

@@ -289,15 +289,6 @@ def test_what_is_no_websocket_is_an_immediate_426() -> None:
     assert answer.json()["error"]["code"] == "upgrade_required"
 
 
-def test_a_web_page_of_another_site_may_not_connect() -> None:
-    with serving(scripted(HELLO)) as url:
-        with pytest.raises(InvalidStatus) as refused:
-            connect(address(url), origin="https://elsewhere.example")  # type: ignore[arg-type]
-        assert refused.value.response.status_code == 403
-        with client_of(url, origin=url.removesuffix("/v1")) as client:
-            assert client.responds()["status"] == "completed"
-
-
 @pytest.mark.parametrize("name", ["realtime", "responses"])
 def test_a_page_that_sends_its_key_as_a_sub_protocol_is_served_over_the_other_one(name: str) -> None:
     protocols = [name, "openai-insecure-api-key.sesame"]
