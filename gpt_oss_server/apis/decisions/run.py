@@ -15,6 +15,7 @@ from typing import Any
 
 from gpt_oss_server.apis.decisions.request import Choice, CreateDecision, Question
 from gpt_oss_server.apis.responses.input import read_input
+from gpt_oss_server.apis.responses.resource import shown_usage
 from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.errors import ContextLengthExceeded, InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.declarations import Declared
@@ -144,18 +145,11 @@ class DecisionRun:
             self._life.observed.turn_ended(self._life.outcome(None), error=self._life.error)
         if self._life.error is not None:
             raise self._life.error
-        usage = self._usage()
         return {
             "object": "decision",
             "model": self._life.model,
             "answers": answers,
-            "usage": {
-                "input_tokens": usage.input,
-                "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
-                "output_tokens": usage.output,
-                "output_tokens_details": {"reasoning_tokens": 0},
-                "total_tokens": usage.total,
-            },
+            "usage": shown_usage(self._usage()),
         }
 
     def _others(self) -> Iterator[AsyncGenerator[_Scored, None]]:
