@@ -174,7 +174,7 @@ def _container(value: Any, where: str) -> str | None:
     if isinstance(value, str) and value.startswith(_CONTAINER):
         return value
     if not isinstance(value, Mapping) or value.get("type") != "auto":
-        raise InvalidRequest(f'`{where}` must be {{"type": "auto"}}, or the id of a container.', param=where)
+        raise InvalidRequest.at(where, 'must be {"type": "auto"}, or the id of a container.')
     check_new_container(value, where)
     return None
 

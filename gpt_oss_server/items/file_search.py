@@ -53,7 +53,7 @@ def read_options(tool: Tool, where: str) -> Mapping[str, Any]:
         ("max_num_results", f"a number from 1 to {_MOST_RESULTS}", most is None or most in _RESULTS),
     ):
         if not holds:
-            raise InvalidRequest(f"`{where}.{field}` must be {expected}.", param=f"{where}.{field}")
+            raise InvalidRequest.at(f"{where}.{field}", f"must be {expected}.")
     filters, ranking = tool.get("filters"), tool.get("ranking_options")
     read_filter(filters, f"{where}.filters")
     read_ranking(ranking, f"{where}.ranking_options")

@@ -267,13 +267,13 @@ def _read_response(item: Item, where: str, conversation: Conversation) -> None:
     """Whether such a call may run; with `approve`, it runs before the model continues."""
     request_id = text_field(item, "approval_request_id", where)
     if request_id not in conversation.approvals:
-        raise InvalidRequest(
-            f"`{where}.approval_request_id`: no call {request_id!r} waits for approval. Send its "
+        raise InvalidRequest.at(
+            f"{where}.approval_request_id",
+            f": no call {request_id!r} waits for approval. Send its "
             "mcp_approval_request item too, or the previous_response_id of the response that made it.",
-            param=f"{where}.approval_request_id",
         )
     if not isinstance(item.get("approve"), bool):
-        raise InvalidRequest(f"`{where}.approve` must be true or false.", param=f"{where}.approve")
+        raise InvalidRequest.at(f"{where}.approve", "must be true or false.")
     recipient, arguments = conversation.approvals.pop(request_id)
     if item["approve"]:
         conversation.approved.append(Approved(request_id, recipient, arguments))
