@@ -221,9 +221,6 @@ class Shell(HostedTool):
             raise InvalidRequest.at(f"{at}.container_id", "must be the id of a container.")
         return {"container": environment["container_id"]}
 
-    def container(self, options: Mapping[str, Any]) -> str | None:
-        return options.get("container")
-
     def item(self, call: HostedCall) -> ItemBuilder:
         return HostedShellBuilder(call)
 
