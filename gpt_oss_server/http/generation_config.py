@@ -96,7 +96,7 @@ def _read(config: Any) -> dict[str, Any]:
         try:
             config = read_json_text(config)
         except ValueError as error:
-            raise InvalidRequest(f"`{_PLACE}` is not JSON: {error}.", param=_PLACE) from None
+            raise InvalidRequest.at(_PLACE, f"is not JSON: {error}.") from None
     if not isinstance(config, dict):
-        raise InvalidRequest(f"`{_PLACE}` must be a JSON object, or one as a text.", param=_PLACE)
+        raise InvalidRequest.at(_PLACE, "must be a JSON object, or one as a text.")
     return config

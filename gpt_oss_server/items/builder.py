@@ -133,6 +133,34 @@ class TextItem(ItemBuilder):
         return events, self.item([part], "completed" if complete else "incomplete")
 
 
+class ServerCall(ItemBuilder):
+    """A call that this server runs, whose item tells its steps in events of their own."""
+
+    runs_here = True
+    kind: ClassVar[str]
+    runs: ClassVar[str]  # the step in which the tool works
+    cut_off: ClassVar[str] = "incomplete"  # the status of a call without a result
+
+    @abstractmethod
+    def item(self, status: str, text: str, output: ToolOutput | None = None) -> Item:
+        """The item of a call with these arguments, and with its result once there is one."""
+
+    def open(self) -> tuple[Item, list[Event]]:
+        return self.item("in_progress", ""), [self.step("in_progress")]
+
+    def called(self, arguments: str) -> list[Event]:
+        return [self.step(self.runs)]
+
+    def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
+        return [self.step("completed")], self.item("failed" if output.failed else "completed", text, output)
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        return [], self.item(self.cut_off, text)
+
+    def step(self, name: str) -> Event:
+        return {"type": f"response.{self.kind}.{name}"}
+
+
 class ClientCall(ItemBuilder):
     """A call that the client runs."""
 
