@@ -37,6 +37,11 @@ class RopeConfig:
     concentration: float | None = None  # None: YaRN's own 0.1·ln(factor) + 1
     by_turns: bool = False  # only draft heads have it
 
+    def __post_init__(self) -> None:
+        is_growing = self.factor >= 1 and self.beta_fast > self.beta_slow
+        if not (is_growing and self.theta > 0 and self.original_context > 0):
+            raise CheckpointError("the rope does not fit: its base, a factor or its context is wrong.")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
@@ -83,28 +88,11 @@ class ModelConfig:
         return replace(self, context_length=context)
 
     def __post_init__(self) -> None:
-        positive = {
-            "num_hidden_layers": self.layers,
-            "hidden_size": self.hidden,
-            "intermediate_size": self.intermediate,
-            "vocab_size": self.vocab_size,
-            "num_attention_heads": self.heads,
-            "num_key_value_heads": self.kv_heads,
-            "head_dim": self.head_dim,
-            "max_position_embeddings": self.context_length,
-            "rope_theta": self.rope.theta,
-            "the rope's factor": self.rope.factor,
-            "original_max_position_embeddings": self.rope.original_context,
-        }
-        for name, value in positive.items():
-            if not (value > 0 and math.isfinite(value)):
-                raise CheckpointError(f"config.json does not fit: {name} must be above 0, but is {value}.")
         checks = {
             "num_attention_heads must be a multiple of num_key_value_heads": self.heads % self.kv_heads == 0,
             "head_dim must be even": self.head_dim % 2 == 0,
             "experts per token must not exceed the experts": 0 < self.experts_per_token <= self.experts,
             "there must be one layer type per layer": len(self.sliding_layers) == self.layers,
-            "sliding_window must be at least 1": self.sliding_window >= 1,
         }
         for rule, holds in checks.items():
             if not holds:
@@ -193,7 +181,7 @@ def _from_hugging_face(fields: Fields) -> ModelConfig:
         rope = read_rope(fields, theta=150_000.0, kinds=("yarn",), factor=32.0, context=initial)
     return ModelConfig(
         layers=layers,
-        experts=fields.whole("num_local_experts", fields.whole("num_experts", 0)),
+        experts=fields.whole("num_local_experts", fields.get("num_experts")),
         experts_per_token=fields.whole("num_experts_per_tok", fields.whole("experts_per_token", 4)),
         sliding_layers=_layer_types(fields, layers),
         context_length=fields.whole("max_position_embeddings", int(rope.original_context * rope.factor)),
@@ -223,7 +211,7 @@ def layer_sizes(fields: Fields) -> dict[str, Any]:
         "intermediate": fields.whole("intermediate_size"),
         "vocab_size": fields.whole("vocab_size"),
         "kv_heads": fields.whole("num_key_value_heads", heads),
-        "head_dim": fields.whole("head_dim", hidden // heads if heads else 0),
+        "head_dim": fields.whole("head_dim", hidden // heads),
         "norm_eps": fields.number("rms_norm_eps", 1e-5),
     }
 
@@ -243,7 +231,7 @@ def read_rope(
     by_turns = kind == "llama3"
     fast, slow = ("high_freq_factor", "low_freq_factor") if by_turns else ("beta_fast", "beta_slow")
     share = scaling.get("attention_factor")
-    rope = RopeConfig(
+    return RopeConfig(
         theta=theta,
         factor=scaling.number("factor", factor),
         beta_fast=scaling.number(fast, 4.0 if by_turns else 32.0),
@@ -253,11 +241,6 @@ def read_rope(
         concentration=None if share is None else scaling.number("attention_factor"),
         by_turns=by_turns,
     )
-    if not (theta > 0 and rope.factor >= 1 and rope.beta_fast > rope.beta_slow and rope.original_context > 0):
-        raise CheckpointError(
-            "the rope's scaling does not fit: its factors or its original context are wrong."
-        )
-    return rope
 
 
 def _layer_types(fields: Fields, layers: int) -> tuple[bool, ...]:
@@ -289,8 +272,8 @@ class Fields:
 
     def whole(self, key: str, default: int | None = None) -> int:
         value = self._converted(key, default, int, "a whole number")
-        if abs(value) > _LARGEST:
-            raise CheckpointError(f"{key!r} is too large for any model.")
+        if not 1 <= value <= _LARGEST:
+            raise CheckpointError(f"{key!r} must be at least 1 and at most {_LARGEST}, not {value}.")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:

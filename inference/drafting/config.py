@@ -39,19 +39,6 @@ class DraftConfig:
     carries_normed: bool  # the next guess starts from the normalised output
 
     def __post_init__(self) -> None:
-        sizes = {
-            "hidden_size": self.hidden,
-            "intermediate_size": self.intermediate,
-            "num_attention_heads": self.heads,
-            "num_key_value_heads": self.kv_heads,
-            "head_dim": self.head_dim,
-            "vocab_size": self.vocab_size,
-            "draft_vocab_size": 1 if self.draft_vocab is None else self.draft_vocab,
-            "sliding_window": 1 if self.window is None else self.window,
-        }
-        for name, size in sizes.items():
-            if size < 1:
-                raise CheckpointError(f"{name} must be above 0, but is {size}.")
         if self.heads % self.kv_heads or self.head_dim % 2:
             raise CheckpointError(
                 "num_attention_heads must be a multiple of num_key_value_heads, and head_dim must be even."

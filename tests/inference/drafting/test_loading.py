@@ -76,7 +76,7 @@ def test_a_config_of_no_known_layout_is_no_head(raw: dict[str, Any], text: str) 
         ({}, {"hidden_act": "gelu"}, "'hidden_act' is 'gelu'; only 'silu' is supported"),
         ({}, {"head_dim": 7}, "head_dim must be even"),
         ({}, {"num_attention_heads": 3}, "must be a multiple of num_key_value_heads"),
-        ({}, {"intermediate_size": 0}, "intermediate_size must be above 0"),
+        ({}, {"intermediate_size": 0}, "'intermediate_size' must be at least 1"),
         ({}, {"intermediate_size": None}, "'intermediate_size' is missing"),
         ({}, {ROPE: {"rope_type": "dynamic"}}, "the rope type is 'dynamic'"),
         ({}, {ROPE: {"rope_type": "llama3", "factor": 8.0}}, "'original_max_position_embeddings'"),
