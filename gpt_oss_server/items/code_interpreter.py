@@ -20,7 +20,7 @@ from gpt_oss_server.content.tools import Tool
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.fields import check_served
 from gpt_oss_server.http.unserved import EMPTY, NotServed, only
-from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, ServerCall
+from gpt_oss_server.items.builder import EventTexts, Item, ItemBuilder, ServerCall
 from gpt_oss_server.items.hosted import HostedCall, HostedTool, Maker, PastCall
 from gpt_oss_server.json_values import dicts_of
 from gpt_oss_server.settings import Settings
@@ -113,12 +113,12 @@ class CodeInterpreterBuilder(ServerCall):
     }
     kind = "code_interpreter_call"
     runs = "interpreting"
+    written = ("response.code_interpreter_call_code", "code")
 
     def __init__(self, call: HostedCall) -> None:
         super().__init__(call.id)
         self._container_id = container_id(call.conversation)
         self._shows_outputs = _OUTPUTS in call.include
-        self._called = False
 
     def item(self, status: str, text: str, output: ToolOutput | None = None) -> Item:
         outputs = output.details.get("outputs", ()) if output is not None and self._shows_outputs else None
@@ -130,20 +130,6 @@ class CodeInterpreterBuilder(ServerCall):
             "container_id": self._container_id,
             "outputs": None if outputs is None else list(outputs),
         }
-
-    def delta(self, text: str) -> tuple[Event, ...]:
-        return ({"type": "response.code_interpreter_call_code.delta", "delta": text},)
-
-    def called(self, arguments: str) -> list[Event]:
-        self._called = True
-        return [_code_done(arguments), *super().called(arguments)]
-
-    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
-        return [] if self._called else [_code_done(text)], self.item("incomplete", text)
-
-
-def _code_done(text: str) -> Event:
-    return {"type": "response.code_interpreter_call_code.done", "code": text}
 
 
 def container_id(conversation: str) -> str:

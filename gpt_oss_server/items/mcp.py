@@ -49,13 +49,13 @@ class McpCallBuilder(ServerCall):
         "response.mcp_call.failed": "The tool failed, or was stopped.",
     }
     kind = "mcp_call"
+    written = ("response.mcp_call_arguments", "arguments")
 
     def __init__(self, ids: Ids, server_label: str, name: str, approval: str | None = None) -> None:
         super().__init__(ids(_CALL_ID))
         self._label = server_label
         self._name = name
         self._approval = {"approval_request_id": approval} if approval else {}
-        self._called = False
 
     def item(self, status: str, text: str, output: ToolOutput | None = None) -> Item:
         item = {
@@ -73,13 +73,6 @@ class McpCallBuilder(ServerCall):
             return {**item, "error": _tool_error(output.details.get("error") or output.text)}
         return {**item, "output": output.details.get("output") or output.text}  # the model may have read less
 
-    def delta(self, text: str) -> tuple[Event, ...]:
-        return ({"type": "response.mcp_call_arguments.delta", "delta": text},)
-
-    def called(self, arguments: str) -> list[Event]:
-        self._called = True
-        return [{"type": "response.mcp_call_arguments.done", "arguments": arguments}]
-
     def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
         status = "failed" if output.failed else "completed"
         return [self.step(status)], self.item(status, text, output)
@@ -88,7 +81,7 @@ class McpCallBuilder(ServerCall):
         if self._called:  # the tool was stopped while it ran
             stopped = ToolOutput("The call was stopped before it had answered.", failed=True)
             return self.answered(text, stopped)
-        return self.called(text), self.item("incomplete", text)
+        return super().close(text, complete=complete)
 
 
 def _tool_error(text: str) -> dict[str, Any]:
