@@ -10,7 +10,7 @@ The classes form a tree whose branches share a status or a type. docs/errors.md 
 
 import logging
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from inference.engine import (
     ContextOverflow,
@@ -46,11 +46,18 @@ class ApiError(Exception):
     code: ClassVar[str | None] = "server_error"
     when: ClassVar[str] = "The engine or the server broke; the server's log states why."
     may_pass: bool = True  # the same request may succeed when it is sent again
+    retry_after: float | None = None  # seconds
 
-    def __init__(self, message: str, *, param: str | None = None) -> None:
+    def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
+        self.retry_after = self.retry_after if retry_after is None else retry_after
         self.message = _shortened(message, _MESSAGE)
         self.param = None if param is None else param[:_PARAM]
         super().__init__(self.message)
+
+    @classmethod
+    def at(cls, place: str, problem: str) -> Self:
+        """The error of a field: its sentence begins with the field's place in the request."""
+        return cls(f"`{place}`{problem if problem.startswith(':') else f' {problem}'}", param=place)
 
     def body(self) -> ErrorBody:
         return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
@@ -246,24 +253,20 @@ class NoSuchFile(NotFound):
     when = "The server, or the container, has no file with this id."
 
 
-class MethodNotAllowed(ApiError):
+class MethodNotAllowed(InvalidRequest):
     status = 405
-    type = "invalid_request_error"
     code = "method_not_allowed"
     when = "The path exists and does not take this method."
-    may_pass = False
 
     def __init__(self, path: str, method: str, allowed: Sequence[str]) -> None:
         super().__init__(f"{path} does not support {method}; it supports {' and '.join(allowed)}.")
         self.allowed = allowed
 
 
-class UpgradeRequired(ApiError):
+class UpgradeRequired(InvalidRequest):
     status = 426
-    type = "invalid_request_error"
     code = "upgrade_required"
     when = "GET on a path that serves only WebSockets, or a WebSocket while they are switched off."
-    may_pass = False
 
 
 class TooManyContainers(ApiError):
@@ -292,8 +295,7 @@ class RateLimitExceeded(ApiError):
     )
 
     def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
-        super().__init__(message, param=param)
-        self.retry_after = retry_after
+        super().__init__(message, param=param, retry_after=retry_after)
         self.may_pass = retry_after is not None
 
 
@@ -313,10 +315,7 @@ class EngineUnavailable(ApiError):
     when = (
         "The queue is full (`--max-waiting`), or the server is shutting down; try again after `retry-after`."
     )
-
-    def __init__(self, message: str, *, param: str | None = None, retry_after: float = 1.0) -> None:
-        super().__init__(message, param=param)
-        self.retry_after = retry_after  # seconds
+    retry_after = 1.0
 
 
 class EngineBroken(EngineUnavailable):
@@ -334,7 +333,7 @@ class StoreUnavailable(ApiError):
         "The store does not answer, its disk is full, or its file cannot be written; the message states "
         "which; try again after `retry-after`."
     )
-    retry_after = 1.0  # seconds
+    retry_after = 1.0
 
 
 class GenerationFailed(ApiError):

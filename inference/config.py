@@ -112,17 +112,16 @@ class ModelConfig:
 
 
 def read_config(path: Path) -> ModelConfig:
-    parsed = read_object(path)
-    try:
-        config = parse_config(parsed)
+    def parse(raw: Mapping[str, Any]) -> ModelConfig:
+        config = parse_config(raw)
         check_vocabulary(config.vocab_size)
-    except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}") from error
-    return config
+        return config
+
+    return read_object(path, parse)
 
 
-def read_object(path: Path) -> Mapping[str, Any]:
-    """The JSON object that a file holds. Raises `CheckpointError`."""
+def read_object(path: Path, parse: Callable[[Mapping[str, Any]], Value]) -> Value:
+    """What `parse` makes of the JSON object that a file holds. Raises `CheckpointError`."""
     try:
         parsed = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -131,7 +130,10 @@ def read_object(path: Path) -> Mapping[str, Any]:
         raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(parsed, Mapping):
         raise CheckpointError(f"{path} must hold a JSON object.")
-    return parsed
+    try:
+        return parse(parsed)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
 
 
 def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
@@ -205,6 +207,15 @@ def _from_hugging_face(fields: Fields) -> ModelConfig:
 
 def _common(fields: Fields) -> dict[str, Any]:
     """The fields that have the same names in both kinds."""
+    return {
+        **layer_sizes(fields),
+        "sliding_window": fields.whole("sliding_window", 128),
+        "swiglu_limit": fields.number("swiglu_limit", 7.0),
+    }
+
+
+def layer_sizes(fields: Fields) -> dict[str, Any]:
+    """Of a layer of a model or of a draft head."""
     heads, hidden = fields.whole("num_attention_heads"), fields.whole("hidden_size")
     return {
         "hidden": hidden,
@@ -213,8 +224,6 @@ def _common(fields: Fields) -> dict[str, Any]:
         "vocab_size": fields.whole("vocab_size"),
         "kv_heads": fields.whole("num_key_value_heads", heads),
         "head_dim": fields.whole("head_dim", hidden // heads if heads else 0),
-        "sliding_window": fields.whole("sliding_window", 128),
-        "swiglu_limit": fields.number("swiglu_limit", 7.0),
         "norm_eps": fields.number("rms_norm_eps", 1e-5),
     }
 

@@ -58,18 +58,18 @@ def _json_schema(wanted: Mapping[str, Any], where: str) -> AnswerFormat:
     check_flat(wanted, where, "name")
     name = wanted.get("name")
     if not isinstance(name, str) or not name:
-        raise InvalidRequest(f"`{where}.name` must be a string.", param=f"{where}.name")
+        raise InvalidRequest.at(f"{where}.name", "must be a string.")
     schema = _schema(wanted.get("schema"), where)
     description = wanted.get("description")
     if description is not None and not isinstance(description, str):
-        raise InvalidRequest(f"`{where}.description` must be a string.", param=f"{where}.description")
+        raise InvalidRequest.at(f"{where}.description", "must be a string.")
     read = Schema(schema, f"{where}.schema", strict=wanted.get("strict") is True)
     return AnswerFormat(read, (ResponseFormat(name, schema, description),))
 
 
 def _schema(schema: Any, where: str) -> dict[str, Any]:
     if not isinstance(schema, dict):
-        raise InvalidRequest(f"`{where}.schema` must be a JSON schema object.", param=f"{where}.schema")
+        raise InvalidRequest.at(f"{where}.schema", "must be a JSON schema object.")
     return schema
 
 
@@ -91,7 +91,7 @@ def requested_answer(
 
 def _read(name: str, kind: FormKind, value: Any) -> AnswerFormat:
     if value == "":
-        raise InvalidRequest(f"`{name}` is empty. Leave it out for an answer of any form.", param=name)
+        raise InvalidRequest.at(name, "is empty. Leave it out for an answer of any form.")
     match kind:
         case "json_object":
             return AnswerFormat(Schema(ANY_OBJECT, name))
@@ -113,13 +113,13 @@ def _schema_or_text(name: str, value: Any) -> dict[str, Any]:
         try:
             value = read_json_text(value)
         except ValueError:
-            raise InvalidRequest(f"`{name}` must be a JSON schema, or one as a text.", param=name) from None
+            raise InvalidRequest.at(name, "must be a JSON schema, or one as a text.") from None
     if not isinstance(value, dict):
-        raise InvalidRequest(f"`{name}` must be a JSON schema object.", param=name)
+        raise InvalidRequest.at(name, "must be a JSON schema object.")
     return value
 
 
 def _choice(name: str, value: Sequence[str]) -> str:
     if not 0 < len(value) <= _MOST_CHOICES:
-        raise InvalidRequest(f"`{name}` must have 1 to {_MOST_CHOICES} texts.", param=name)
+        raise InvalidRequest.at(name, f"must have 1 to {_MOST_CHOICES} texts.")
     return choice_grammar(value)

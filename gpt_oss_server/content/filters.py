@@ -15,9 +15,7 @@ def read_attributes(value: Any, where: str) -> Attributes:
     if value is None:
         return {}
     if not isinstance(value, dict) or len(value) > _MOST_ATTRIBUTES:
-        raise InvalidRequest(
-            f"`{where}` must be an object with {_MOST_ATTRIBUTES} keys at most.", param=where
-        )
+        raise InvalidRequest.at(where, f"must be an object with {_MOST_ATTRIBUTES} keys at most.")
     for key, each in value.items():
         if len(key) > _LONGEST_KEY or not _is_plain(each):
             raise InvalidRequest(
@@ -36,27 +34,25 @@ def read_filter(value: Any, where: str) -> Filter | None:
         left -= 1
         if left < 0 or depth > _DEEPEST:
             most = f"{_MOST_CONDITIONS} conditions, {_DEEPEST} levels deep"
-            raise InvalidRequest(f"`{where}`: a filter may have {most} at most.", param=where)
+            raise InvalidRequest.at(where, f": a filter may have {most} at most.")
         fields = value if isinstance(value, dict) else {}
         kind, parts = fields.get("type"), fields.get("filters")
         if kind in ("and", "or"):
             if not isinstance(parts, list) or not parts:
-                raise InvalidRequest(
-                    f"`{where}.filters` must be a list of conditions.", param=f"{where}.filters"
-                )
+                raise InvalidRequest.at(f"{where}.filters", "must be a list of conditions.")
             read_parts = [read(part, f"{where}.filters[{i}]", depth + 1) for i, part in enumerate(parts)]
             return Filter(kind, parts=read_parts)
         wanted = fields.get("value")
         values: list[Any] = wanted if kind in _OF_LISTS and isinstance(wanted, list) else [wanted]
         if kind not in _COMPARISONS + _OF_LISTS or not isinstance(fields.get("key"), str):
             example = '{"type": "eq", "key": "year", "value": 2026}'
-            raise InvalidRequest(f"`{where}` must be a condition such as {example}.", param=where)
+            raise InvalidRequest.at(where, f"must be a condition such as {example}.")
         is_ordered = kind not in ("eq", "ne", *_OF_LISTS)
         if not values or not all(map(_is_plain, values)) or (is_ordered and not _is_number(wanted)):
             expected = (
                 "a number" if is_ordered else "a text, a number, a boolean, or for `in` a list of these"
             )
-            raise InvalidRequest(f"`{where}.value` must be {expected}.", param=f"{where}.value")
+            raise InvalidRequest.at(f"{where}.value", f"must be {expected}.")
         return Filter(kind, fields["key"], values)
 
     return None if value is None else read(value, where, 1)

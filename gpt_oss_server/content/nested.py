@@ -56,5 +56,5 @@ def check_flat(fields: Fields, where: str, key: str) -> None:
 
 def _inner(fields: Fields, kind: str, at: str) -> Fields:
     if not isinstance(inner := fields.get(kind), Mapping):
-        raise InvalidRequest(f"`{at}` must be an object with a name and further fields.", param=at)
+        raise InvalidRequest.at(at, "must be an object with a name and further fields.")
     return inner

@@ -47,9 +47,8 @@ def treat_images(items: Any, where: str, treatment: str) -> None:
         if not isinstance(item, dict):
             continue
         if item.get("type") in _IMAGES:
-            raise UnsupportedField(
-                f"`{place}`: this model cannot see images. Leave it out, or describe it in words.",
-                param=place,
+            raise UnsupportedField.at(
+                place, ": this model cannot see images. Leave it out, or describe it in words."
             )
         for key in ("content", "output"):
             treat_images(item.get(key), f"{place}.{key}", treatment)
@@ -62,9 +61,7 @@ def text_of(content: Any, where: str) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise InvalidRequest(
-            f"`{where}` must be a string or an array of parts, but is {json_type(content)}.", param=where
-        )
+        raise InvalidRequest.at(where, f"must be a string or an array of parts, but is {json_type(content)}.")
     return "\n".join(_part(part, f"{where}[{i}]") for i, part in enumerate(content))
 
 
@@ -72,7 +69,7 @@ def _part(part: Any, where: str) -> str:
     if isinstance(part, str):
         return part
     if not isinstance(part, dict):
-        raise InvalidRequest(f"`{where}` must be a content part, but is {json_type(part)}.", param=where)
+        raise InvalidRequest.at(where, f"must be a content part, but is {json_type(part)}.")
     kind = part["type"] if isinstance(part.get("type"), str) else None
     if kind in _TEXT_PARTS:
         text = part.get(_TEXT_PARTS[kind])
@@ -83,17 +80,17 @@ def _part(part: Any, where: str) -> str:
         return _NOTES[kind]
     if kind == "input_json":
         if not isinstance(part.get("data"), dict | list):
-            raise InvalidRequest(f"`{where}.data` must be an object or an array.", param=f"{where}.data")
+            raise InvalidRequest.at(f"{where}.data", "must be an object or an array.")
         return json.dumps(part["data"], ensure_ascii=False)
     if kind == "input_file":
         return file_text(part, where)
     if kind == "file":  # in Chat Completions
         file = part.get("file")
         return file_text(file if isinstance(file, dict) else {}, f"{where}.file")
-    raise InvalidRequest(
-        f"`{where}.type`: {part.get('type')!r} is not a supported content part. The type of text is "
+    raise InvalidRequest.at(
+        f"{where}.type",
+        f": {part.get('type')!r} is not a supported content part. The type of text is "
         "'text' or 'input_text'.",
-        param=f"{where}.type",
     )
 
 
@@ -118,9 +115,8 @@ def file_text(part: Mapping[str, Any], where: str) -> str:
         text = _text(content.raw, content.charset)
     if text is None:
         kind = f"of type {content.kind}" if content.kind else "binary"
-        raise InvalidRequest(
-            f"`{where}`: the file{named} is {kind}. Text in UTF-8, PDF, DOCX, PPTX and XLSX are read.",
-            param=where,
+        raise InvalidRequest.at(
+            where, f": the file{named} is {kind}. Text in UTF-8, PDF, DOCX, PPTX and XLSX are read."
         )
     return f"[The file{named} that was attached here:]\n{text}\n[The end of the file{named}.]"
 
@@ -138,13 +134,12 @@ def _content(part: Mapping[str, Any], where: str) -> _Content:
         if value[:5].lower() == "data:":
             return _of_data_url(value)
         if key == "file_url":
-            raise InvalidRequest(
-                f"`{where}.file_url` must be an address with http:// or https://, or a data URL.",
-                param=f"{where}.file_url",
+            raise InvalidRequest.at(
+                f"{where}.file_url", "must be an address with http:// or https://, or a data URL."
             )
         return _Content(_from_base64(value) or value.encode("utf-8", "replace"))
     param = f"{where}.file_data"
-    raise InvalidRequest(f"`{param}`: the part has no file. Send its text or its base64.", param=param)
+    raise InvalidRequest.at(param, ": the part has no file. Send its text or its base64.")
 
 
 def _of_data_url(url: str) -> _Content:

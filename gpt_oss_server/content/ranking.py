@@ -30,7 +30,7 @@ def read_ranking(options: Any, where: str) -> Ranking:
     try:
         read = RankingOptions.model_validate({} if options is None else options)
     except ValidationError as error:
-        raise InvalidRequest(f"`{where}` is wrong. {sentence_for(error)[0]}", param=where) from None
+        raise InvalidRequest.at(where, f"is wrong. {sentence_for(error)[0]}") from None
     ranking = Ranking(reranks=read.ranker != "none", least=read.score_threshold or 0)
     if (weights := read.hybrid_search) is None:
         return ranking

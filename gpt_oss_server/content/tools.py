@@ -88,9 +88,7 @@ class RequestTools:
 
     def add(self, tool: ClientTool) -> None:
         if tool.recipient in self.clients:
-            raise InvalidRequest(
-                f"`tools` declares {tool.name!r} twice; names must be unique.", param="tools"
-            )
+            raise InvalidRequest.at("tools", f"declares {tool.name!r} twice; names must be unique.")
         self.clients[tool.recipient] = tool
 
     def load(self, more: RequestTools, *, at_head: bool) -> None:
@@ -178,9 +176,7 @@ def tool_name(tool: Fields, where: str) -> str:
     check_flat(tool, where, "name")
     name = tool.get("name")
     if not isinstance(name, str) or not _NAME.match(name):
-        raise InvalidRequest(
-            f"`{where}.name` must be 1 to 128 letters, digits, '_', '-' or '.'.", param=f"{where}.name"
-        )
+        raise InvalidRequest.at(f"{where}.name", "must be 1 to 128 letters, digits, '_', '-' or '.'.")
     return name
 
 
@@ -191,4 +187,4 @@ def without_nulls(tool: Fields) -> Tool:
 def check(tool: Fields, where: str, key: str, kind: type, expected: str) -> None:
     value = tool.get(key)
     if value is not None and not isinstance(value, kind):
-        raise InvalidRequest(f"`{where}.{key}` must be {expected}.", param=f"{where}.{key}")
+        raise InvalidRequest.at(f"{where}.{key}", f"must be {expected}.")

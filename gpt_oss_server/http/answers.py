@@ -5,14 +5,7 @@ from urllib.parse import quote
 
 from starlette.responses import JSONResponse
 
-from gpt_oss_server.errors import (
-    ApiError,
-    EngineUnavailable,
-    InvalidApiKey,
-    MethodNotAllowed,
-    RateLimitExceeded,
-    StoreUnavailable,
-)
+from gpt_oss_server.errors import ApiError, InvalidApiKey, MethodNotAllowed, RateLimitExceeded
 
 BINARY = "application/octet-stream"
 
@@ -31,11 +24,10 @@ def attachment(name: str) -> dict[str, str]:
 
 def headers_of(error: ApiError) -> dict[str, str]:
     headers = {} if error.may_pass else {"x-should-retry": "false"}
-    if isinstance(error, EngineUnavailable | StoreUnavailable):
-        headers["retry-after"] = str(math.ceil(error.retry_after))
-    if isinstance(error, RateLimitExceeded) and error.retry_after is not None:
+    if error.retry_after is not None:
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after)))
-        headers["retry-after-ms"] = str(max(1, math.ceil(1000 * error.retry_after)))
+        if isinstance(error, RateLimitExceeded):
+            headers["retry-after-ms"] = str(max(1, math.ceil(1000 * error.retry_after)))
     if isinstance(error, InvalidApiKey):
         headers["www-authenticate"] = "Bearer"
     if error.status == 426:

@@ -82,10 +82,10 @@ def read_body(body: object, model: type[B], example: str) -> B:
     if not isinstance(body, dict):
         raise InvalidJson(f"The request body must be a JSON object, e.g. {example}.")
     _check_counts(body, model)
-    _check_served(body, model, "")
+    check_served(body, model.not_served)
     for name, part in inner_bodies(model).items():
         if isinstance(inner := body.get(name), dict):
-            _check_served(inner, part, f"{name}.")
+            check_served(inner, part.not_served, f"{name}.")
     try:
         return model.model_validate(body)
     except ValidationError as error:
@@ -110,9 +110,9 @@ def _too_many(name: str, most: str) -> InvalidRequest:
     return InvalidRequest(f"`{name[:99]}` may have {most} at most. Send fewer.", param=name)
 
 
-def _check_served(body: dict[str, Any], model: type[Body], prefix: str) -> None:
-    for name, value in body.items():
-        served, advice = model.not_served.get(name, _SERVED)
+def check_served(fields: Mapping[str, Any], not_served: NotServed, prefix: str = "") -> None:
+    for name, value in fields.items():
+        served, advice = not_served.get(name, _SERVED)
         if value is not None and not served(value):
             place = prefix + name
             which = " with this value" if served.words else ""

@@ -4,11 +4,11 @@ Takes a request's body. Returns the body with these values as fields of its own;
 itself wins. Raises a 400 that names the key. It must not know the meaning of a field.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-from gpt_oss_server.errors import InvalidRequest, UnsupportedField
-from gpt_oss_server.http.fields import Body
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.http.fields import Body, check_served
+from gpt_oss_server.http.unserved import FALSE, NEVER, SAMPLERS_NOT_SERVED, Accepted, NotServed, only
 from gpt_oss_server.json_values import read_json_text
 
 _PLACE = "generation_config"
@@ -23,28 +23,20 @@ _FIELDS = {
     "stop_strings": "stop",
     "num_return_sequences": "n",
 }
-_NEUTRAL: dict[str, Callable[[Any], bool]] = {
-    "num_beams": lambda v: v == 1,
-    "num_beam_groups": lambda v: v == 1,
-    "diversity_penalty": lambda v: v == 0,
-    "length_penalty": lambda v: v == 1,
-    "no_repeat_ngram_size": lambda v: v == 0,
-    "encoder_no_repeat_ngram_size": lambda v: v == 0,
-    "encoder_repetition_penalty": lambda v: v == 1,
-    "typical_p": lambda v: v == 1,
-    "epsilon_cutoff": lambda v: v == 0,
-    "eta_cutoff": lambda v: v == 0,
-    "guidance_scale": lambda v: v == 1,
-    "output_scores": lambda v: v is False,
-    "output_logits": lambda v: v is False,
-    "output_attentions": lambda v: v is False,
-    "output_hidden_states": lambda v: v is False,
-    "return_dict_in_generate": lambda v: True,
-    "remove_invalid_values": lambda v: v is False,
-    "renormalize_logits": lambda v: v is False,
-    "early_stopping": lambda v: True,
-    "min_length": lambda v: v == 0,
-    "max_length": lambda v: v == 20,  # the library's own default
+_ANY = Accepted("any value", lambda value: True)
+_LEAVE_OUT = "Leave it out."
+_NOT_SERVED: NotServed = {
+    **SAMPLERS_NOT_SERVED,
+    **dict.fromkeys(
+        ("num_beam_groups", "encoder_repetition_penalty", "guidance_scale"), (only(1), _LEAVE_OUT)
+    ),
+    **dict.fromkeys(("diversity_penalty", "encoder_no_repeat_ngram_size"), (only(0), _LEAVE_OUT)),
+    **dict.fromkeys(("epsilon_cutoff", "eta_cutoff", "min_length"), (only(0), _LEAVE_OUT)),
+    **dict.fromkeys(("output_scores", "output_logits", "output_attentions"), (FALSE, _LEAVE_OUT)),
+    **dict.fromkeys(("output_hidden_states", "remove_invalid_values"), (FALSE, _LEAVE_OUT)),
+    "renormalize_logits": (FALSE, _LEAVE_OUT),
+    **dict.fromkeys(("return_dict_in_generate", "early_stopping"), (_ANY, _LEAVE_OUT)),
+    "max_length": (only(20), _LEAVE_OUT),  # the library's own default
 }
 # They describe the checkpoint or how another library computes.
 _WITHOUT_EFFECT = frozenset(
@@ -78,11 +70,8 @@ def with_generation_config(body: object, model: type[Body], limit: str) -> objec
             fields |= {} if value else {"temperature": 0}
         elif key == "eos_token_id":
             fields["stop_token_ids"] = value if isinstance(value, list) else [value]
-        elif key not in _NEUTRAL or not _NEUTRAL[key](value):
-            place = f"{_PLACE}.{key}"
-            raise UnsupportedField(
-                f"This server does not serve `{place}` with this value. Leave it out.", param=place
-            )
+        else:
+            check_served({key: value}, {key: _NOT_SERVED.get(key, (NEVER, _LEAVE_OUT))}, f"{_PLACE}.")
     if config.get("do_sample") is False:
         fields["temperature"] = 0  # whatever temperature the config has
     own = {name: value for name, value in body.items() if value is not None and name != _PLACE}
@@ -96,7 +85,7 @@ def _read(config: Any) -> dict[str, Any]:
         try:
             config = read_json_text(config)
         except ValueError as error:
-            raise InvalidRequest(f"`{_PLACE}` is not JSON: {error}.", param=_PLACE) from None
+            raise InvalidRequest.at(_PLACE, f"is not JSON: {error}.") from None
     if not isinstance(config, dict):
-        raise InvalidRequest(f"`{_PLACE}` must be a JSON object, or one as a text.", param=_PLACE)
+        raise InvalidRequest.at(_PLACE, "must be a JSON object, or one as a text.")
     return config

@@ -47,7 +47,7 @@ def shown_page(
 def newest_first(query: Mapping[str, str]) -> bool:
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
-        raise InvalidRequest("`order` must be 'asc' or 'desc'.", param="order")
+        raise InvalidRequest.at("order", "must be 'asc' or 'desc'.")
     return order == "desc"
 
 
@@ -57,9 +57,9 @@ def limit_of(query: Mapping[str, str], *, default: int = DEFAULT_LIMIT, most: in
         return default
     limit = whole_number(wanted)
     if limit is None or not 1 <= limit <= most:
-        raise InvalidRequest(f"`limit` must be a whole number from 1 to {most:,}.", param="limit")
+        raise InvalidRequest.at("limit", f"must be a whole number from 1 to {most:,}.")
     return limit
 
 
 def not_in_list(after: str) -> InvalidRequest:
-    return InvalidRequest(f"`after`: no item with id {after!r} is in this list.", param="after")
+    return InvalidRequest.at("after", f": no item with id {after!r} is in this list.")

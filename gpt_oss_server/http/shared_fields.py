@@ -246,22 +246,19 @@ class TurnFields(Body):
 
 def check_stops(stops: tuple[str, ...], where: str = "stop") -> None:
     if len(stops) > MAX_STOPS:
-        raise InvalidRequest(f"`{where}` may have {MAX_STOPS} strings at most.", param=where)
+        raise InvalidRequest.at(where, f"may have {MAX_STOPS} strings at most.")
     if any(len(stop) > _LONGEST_STOP for stop in stops):
         raise InvalidRequest(
             f"The strings of `{where}` may have {_LONGEST_STOP:,} characters at most.", param=where
         )
     if "" in stops:
-        raise InvalidRequest(
-            f"`{where}` contains an empty string, which would stop immediately.", param=where
-        )
+        raise InvalidRequest.at(where, "contains an empty string, which would stop immediately.")
 
 
 def check_stream_options(options: object, *, streams: bool) -> None:
     if options is not None and not streams:
-        raise InvalidRequest(
-            "`stream_options` needs `stream` to be true. Leave it out, or stream the answer.",
-            param="stream_options",
+        raise InvalidRequest.at(
+            "stream_options", "needs `stream` to be true. Leave it out, or stream the answer."
         )
 
 
@@ -274,15 +271,13 @@ def check_metadata(metadata: dict[str, Any] | None) -> None:
     """OpenAI's limits. This server's own key does not count."""
     pairs = shown_metadata(metadata)
     if len(pairs) > MAX_METADATA:
-        raise InvalidRequest(
-            f"`metadata` may have {MAX_METADATA} keys at most, not {len(pairs)}.", param="metadata"
-        )
+        raise InvalidRequest.at("metadata", f"may have {MAX_METADATA} keys at most, not {len(pairs)}.")
     for key, value in pairs.items():
         where = f"metadata.{key:.{MAX_METADATA_KEY}}"
         if not isinstance(value, str):
-            raise InvalidRequest(f"`{where}` must be a string.", param=where)
+            raise InvalidRequest.at(where, "must be a string.")
         for text, what, most in ((key, "key", MAX_METADATA_KEY), (value, "value", MAX_METADATA_VALUE)):
             if len(text) > most:
-                raise InvalidRequest(
-                    f"`{where}`: a {what} may have {most} characters at most, not {len(text)}.", param=where
+                raise InvalidRequest.at(
+                    where, f": a {what} may have {most} characters at most, not {len(text)}."
                 )

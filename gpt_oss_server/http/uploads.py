@@ -24,9 +24,7 @@ async def read_upload(request: Request, most: int) -> tuple[str, bytes] | str:
         sent = decode_json(await read_bytes(request, most, advice=_SMALLER))
         file_id = sent.get("file_id") if isinstance(sent, dict) else None
         if not isinstance(file_id, str):
-            raise InvalidRequest(
-                "`file_id` must be the id of a file. Send a new one in a form.", param="file_id"
-            )
+            raise InvalidRequest.at("file_id", "must be the id of a file. Send a new one in a form.")
         return file_id
     async with aclosing(form_of(request, most)) as form:
         part = await file_part(form, "file", {})

@@ -92,9 +92,7 @@ def json_text(value: Mapping[str, Any], key: str, where: str) -> str:
     if isinstance(value_at, str):
         return value_at
     if not isinstance(value_at, dict):
-        raise InvalidRequest(
-            f"`{where}.{key}` must be a string of JSON, or an object.", param=f"{where}.{key}"
-        )
+        raise InvalidRequest.at(f"{where}.{key}", "must be a string of JSON, or an object.")
     return to_json(value_at).decode()
 
 
@@ -102,7 +100,7 @@ def text_field(value: Mapping[str, Any], key: str, where: str) -> str:
     """Returns the text under `key` of the object at `where`; raises a 400 if it is missing or empty."""
     text = value.get(key)
     if not isinstance(text, str) or not text:
-        raise InvalidRequest(f"`{where}.{key}` must be a non-empty string.", param=f"{where}.{key}")
+        raise InvalidRequest.at(f"{where}.{key}", "must be a non-empty string.")
     return text
 
 

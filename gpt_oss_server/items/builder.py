@@ -133,6 +133,46 @@ class TextItem(ItemBuilder):
         return events, self.item([part], "completed" if complete else "incomplete")
 
 
+class ServerCall(ItemBuilder):
+    """A call that this server runs, whose item tells its steps in events of their own."""
+
+    runs_here = True
+    kind: ClassVar[str]
+    runs: ClassVar[str | None] = None  # the step in which the tool works
+    written: ClassVar[tuple[str, str] | None] = None  # what streams the model's text: events, and its key
+    cut_off: ClassVar[str] = "incomplete"  # the status of a call without a result
+
+    def __init__(self, item_id: str) -> None:
+        super().__init__(item_id)
+        self._called = False
+
+    @abstractmethod
+    def item(self, status: str, text: str, output: ToolOutput | None = None) -> Item:
+        """The item of a call with these arguments, and with its result once there is one."""
+
+    def open(self) -> tuple[Item, list[Event]]:
+        return self.item("in_progress", ""), [self.step("in_progress")]
+
+    def delta(self, text: str) -> tuple[Event, ...]:
+        return () if self.written is None else ({"type": f"{self.written[0]}.delta", "delta": text},)
+
+    def called(self, arguments: str) -> list[Event]:
+        self._called = True
+        return [*self._done(arguments), *([] if self.runs is None else [self.step(self.runs)])]
+
+    def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
+        return [self.step("completed")], self.item("failed" if output.failed else "completed", text, output)
+
+    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
+        return [] if self._called else self._done(text), self.item(self.cut_off, text)
+
+    def _done(self, text: str) -> list[Event]:
+        return [] if self.written is None else [{"type": f"{self.written[0]}.done", self.written[1]: text}]
+
+    def step(self, name: str) -> Event:
+        return {"type": f"response.{self.kind}.{name}"}
+
+
 class ClientCall(ItemBuilder):
     """A call that the client runs."""
 

@@ -17,9 +17,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpt_oss_server.content.tools import Tool
-from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.http.fields import check_served
 from gpt_oss_server.http.unserved import EMPTY, NotServed, only
-from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
+from gpt_oss_server.items.builder import EventTexts, Item, ItemBuilder, ServerCall
 from gpt_oss_server.items.hosted import HostedCall, HostedTool, Maker, PastCall
 from gpt_oss_server.json_values import dicts_of
 from gpt_oss_server.settings import Settings
@@ -91,9 +92,6 @@ class CodeInterpreter(HostedTool):
     def echo(self, tool: Tool) -> dict[str, Any]:
         return {**tool, "container": tool.get("container") or {"type": "auto"}}
 
-    def container(self, options: Mapping[str, Any]) -> str | None:
-        return options.get("container")
-
     def item(self, call: HostedCall) -> ItemBuilder:
         return CodeInterpreterBuilder(call)
 
@@ -102,7 +100,7 @@ class CodeInterpreter(HostedTool):
         return PastCall("", str(item.get("code") or ""), "".join(map(str, logs)))
 
 
-class CodeInterpreterBuilder(ItemBuilder):
+class CodeInterpreterBuilder(ServerCall):
     """A call of python, whose code streams."""
 
     about = "A run of python on this server."
@@ -113,46 +111,25 @@ class CodeInterpreterBuilder(ItemBuilder):
         "response.code_interpreter_call.interpreting": "The code runs.",
         "response.code_interpreter_call.completed": "The code has run, or failed: the item states which.",
     }
-    runs_here = True
+    kind = "code_interpreter_call"
+    runs = "interpreting"
+    written = ("response.code_interpreter_call_code", "code")
 
     def __init__(self, call: HostedCall) -> None:
         super().__init__(call.id)
         self._container_id = container_id(call.conversation)
         self._shows_outputs = _OUTPUTS in call.include
-        self._called = False
 
-    def _item(self, status: str, code: str) -> Item:
+    def item(self, status: str, text: str, output: ToolOutput | None = None) -> Item:
+        outputs = output.details.get("outputs", ()) if output is not None and self._shows_outputs else None
         return {
             "id": self.id,
-            "type": "code_interpreter_call",
+            "type": self.kind,
             "status": status,
-            "code": code,
+            "code": text,
             "container_id": self._container_id,
-            "outputs": None,
+            "outputs": None if outputs is None else list(outputs),
         }
-
-    def open(self) -> tuple[Item, list[Event]]:
-        return self._item("in_progress", ""), [{"type": "response.code_interpreter_call.in_progress"}]
-
-    def delta(self, text: str) -> tuple[Event, ...]:
-        return ({"type": "response.code_interpreter_call_code.delta", "delta": text},)
-
-    def called(self, text: str) -> list[Event]:
-        self._called = True
-        return [_code_done(text), {"type": "response.code_interpreter_call.interpreting"}]
-
-    def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
-        item = self._item("failed" if output.failed else "completed", text)
-        if self._shows_outputs:
-            item["outputs"] = list(output.details.get("outputs", ()))
-        return [{"type": "response.code_interpreter_call.completed"}], item
-
-    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
-        return [] if self._called else [_code_done(text)], self._item("incomplete", text)
-
-
-def _code_done(text: str) -> Event:
-    return {"type": "response.code_interpreter_call_code.done", "code": text}
 
 
 def container_id(conversation: str) -> str:
@@ -174,16 +151,11 @@ def _container(value: Any, where: str) -> str | None:
     if isinstance(value, str) and value.startswith(_CONTAINER):
         return value
     if not isinstance(value, Mapping) or value.get("type") != "auto":
-        raise InvalidRequest(f'`{where}` must be {{"type": "auto"}}, or the id of a container.', param=where)
+        raise InvalidRequest.at(where, 'must be {"type": "auto"}, or the id of a container.')
     check_new_container(value, where)
     return None
 
 
 def check_new_container(value: Mapping[str, Any], where: str) -> None:
     """Refuses what a container that a tool brings with it cannot have here."""
-    for name, (served, advice) in CONTAINER_NOT_SERVED.items():
-        if value.get(name) is not None and not served(value[name]):
-            place = f"{where}.{name}"
-            raise UnsupportedField(
-                f"This server does not serve `{place}` with this value. {advice}", param=place
-            )
+    check_served(value, CONTAINER_NOT_SERVED, f"{where}.")

@@ -78,10 +78,10 @@ def _read(item: Item, where: str, conversation: Conversation) -> None:
     """A compaction by this server, which replaces everything before it."""
     compacted = unsealed(conversation.sealer, text_field(item, "encrypted_content", where))
     if compacted is None:
-        raise InvalidRequest(
-            f"`{where}.encrypted_content`: this server did not seal this compaction, or used another key "
+        raise InvalidRequest.at(
+            f"{where}.encrypted_content",
+            ": this server did not seal this compaction, or used another key "
             "(--sealing-key-file), or the content was changed. Send the items that it replaces.",
-            param=f"{where}.encrypted_content",
         )
     conversation.segments += compacted.segments(conversation.renderer)
 

@@ -95,10 +95,10 @@ class Conversation:
         if recipient is None and isinstance(item.get("name"), str):
             recipient = function_recipient(item)
         if recipient is None:
-            raise InvalidRequest(
-                f"`{where}`: no call with call_id {call_id!r} comes before this output. "
+            raise InvalidRequest.at(
+                where,
+                f": no call with call_id {call_id!r} comes before this output. "
                 "Send the call's item too, or the previous_response_id of the response that made it.",
-                param=where,
             )
         if isinstance(call_id, str):
             self.answered.setdefault(recipient, set()).add(call_id)
@@ -157,7 +157,7 @@ def read_action(tool: str, key: str) -> ReadItem:
         """A call that the model made of this tool, whose action is what the model wrote."""
         action = item.get(key)
         if not isinstance(action, dict):
-            raise InvalidRequest(f"`{where}.{key}` must be an object.", param=f"{where}.{key}")
+            raise InvalidRequest.at(f"{where}.{key}", "must be an object.")
         written = {k: v for k, v in action.items() if v not in (None, {}) and (k, v) != ("type", "exec")}
         conversation.call(where, item, recipient_of(tool, None), to_json(written).decode(), "json")
 

@@ -60,19 +60,12 @@ def _text_form(fields: Fields, where: str) -> TextGrammar | None:
         case "grammar":
             syntax, definition = fields.get("syntax"), fields.get("definition")
             if syntax not in ("lark", "regex"):
-                raise InvalidRequest(
-                    f"`{where}.syntax` must be 'lark' or 'regex', not {syntax!r:.80}.",
-                    param=f"{where}.syntax",
-                )
+                raise InvalidRequest.at(f"{where}.syntax", f"must be 'lark' or 'regex', not {syntax!r:.80}.")
             if not isinstance(definition, str) or not definition:
-                raise InvalidRequest(
-                    f"`{where}.definition` must be a non-empty string.", param=f"{where}.definition"
-                )
+                raise InvalidRequest.at(f"{where}.definition", "must be a non-empty string.")
             return TextGrammar(syntax, definition, f"{where}.definition")
         case kind:
-            raise InvalidRequest(
-                f"`{where}.type` must be 'text' or 'grammar', not {kind!r:.80}.", param=f"{where}.type"
-            )
+            raise InvalidRequest.at(f"{where}.type", f"must be 'text' or 'grammar', not {kind!r:.80}.")
 
 
 def _rule(form: TextGrammar | None) -> str | None:

@@ -19,11 +19,11 @@ from gpt_oss_server.content.filters import read_filter
 from gpt_oss_server.content.ranking import check_ranking, read_ranking
 from gpt_oss_server.content.tools import Tool
 from gpt_oss_server.errors import InvalidRequest, NotFound
-from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
+from gpt_oss_server.items.builder import EventTexts, Item, ServerCall, json_object
 from gpt_oss_server.items.conversation import NOT_KEPT, Conversation
 from gpt_oss_server.items.hosted import HostedCall
 from gpt_oss_server.items.kind import ItemKind, ItemType, completed
-from gpt_oss_server.json_values import dicts_of, read_json_text
+from gpt_oss_server.json_values import dicts_of
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.vector_stores import Found
 from tools.tool import ToolOutput
@@ -53,7 +53,7 @@ def read_options(tool: Tool, where: str) -> Mapping[str, Any]:
         ("max_num_results", f"a number from 1 to {_MOST_RESULTS}", most is None or most in _RESULTS),
     ):
         if not holds:
-            raise InvalidRequest(f"`{where}.{field}` must be {expected}.", param=f"{where}.{field}")
+            raise InvalidRequest.at(f"{where}.{field}", f"must be {expected}.")
     filters, ranking = tool.get("filters"), tool.get("ranking_options")
     read_filter(filters, f"{where}.filters")
     read_ranking(ranking, f"{where}.ranking_options")
@@ -154,7 +154,7 @@ def annotation_of(citation: Citation) -> Item:
     return {"type": "url_citation", **place, "url": citation.url, "title": citation.title}
 
 
-class FileSearchBuilder(ItemBuilder):
+class FileSearchBuilder(ServerCall):
     """A call of the browser in a request whose only source are files."""
 
     about = "A call of the browser over files: a search, an opened file, or a text looked for in one."
@@ -163,44 +163,26 @@ class FileSearchBuilder(ItemBuilder):
         "response.file_search_call.searching": "The files are searched.",
         "response.file_search_call.completed": "The search has ended, or failed: the item states which.",
     }
-    runs_here = True
+    kind = "file_search_call"
+    runs = "searching"
 
     def __init__(self, call: HostedCall) -> None:
         super().__init__(f"fs_{call.id.partition('_')[2]}")
         self._shows_results = RESULTS in call.include
 
-    def _item(self, status: str, text: str, results: Sequence[Item] | None = None) -> Item:
-        try:
-            arguments = read_json_text(text)
-        except ValueError:
-            arguments = None
-        known = arguments if isinstance(arguments, dict) else {}
-        query = known.get("query") or known.get("pattern")
-        queries = [query] if isinstance(query, str) else []
-        shown = list(results or ()) if self._shows_results else None
+    def item(self, status: str, text: str, output: ToolOutput | None = None) -> Item:
+        arguments = json_object(text)
+        query = arguments.get("query") or arguments.get("pattern")
+        keys = ("file_id", "filename", "score", "attributes", "text")
+        found = () if output is None else output.details.get("results", ())
+        results = [{key: hit[key] for key in keys} for hit in found if "file_id" in hit]
         return {
             "id": self.id,
-            "type": "file_search_call",
+            "type": self.kind,
             "status": status,
-            "queries": queries,
-            "results": shown,
+            "queries": [query] if isinstance(query, str) else [],
+            "results": results if self._shows_results else None,
         }
-
-    def open(self) -> tuple[Item, list[Event]]:
-        return self._item("in_progress", ""), [{"type": "response.file_search_call.in_progress"}]
-
-    def called(self, text: str) -> list[Event]:
-        return [{"type": "response.file_search_call.searching"}]
-
-    def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
-        keys = ("file_id", "filename", "score", "attributes", "text")
-        found = [hit for hit in output.details.get("results", ()) if "file_id" in hit]
-        results = [{key: hit[key] for key in keys} for hit in found]
-        item = self._item("failed" if output.failed else "completed", text, results)
-        return [{"type": "response.file_search_call.completed"}], item
-
-    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
-        return [], self._item("incomplete", text)
 
 
 def _read_call(item: Item, where: str, conversation: Conversation) -> None:

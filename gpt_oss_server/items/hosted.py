@@ -109,7 +109,7 @@ class HostedTool:
 
     def container(self, options: Mapping[str, Any]) -> str | None:
         """The container in the options: its session runs the calls instead of the conversation's session."""
-        return None
+        return options.get("container")
 
     def resumed(
         self, results: Callable[[], Sequence[str]], carried: Sequence[Mapping[str, Any]]

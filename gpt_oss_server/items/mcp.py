@@ -16,7 +16,7 @@ from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.http.validation import json_text, text_field
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, WholeItem
+from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, ServerCall, WholeItem
 from gpt_oss_server.items.conversation import NOT_KEPT, Approved, Conversation
 from gpt_oss_server.items.kind import (
     ItemKind,
@@ -37,7 +37,7 @@ Record = Mapping[str, Any]
 """An mcp_list_tools item with the server's `server_url` and `instructions`, or as the client sent it back."""
 
 
-class McpCallBuilder(ItemBuilder):
+class McpCallBuilder(ServerCall):
     """A call of an MCP server's tool, or of a tool that has no item of its own."""
 
     about = "A call of an MCP server's tool, with its `output` or its `error`."
@@ -48,51 +48,40 @@ class McpCallBuilder(ItemBuilder):
         "response.mcp_call.completed": "The tool has answered.",
         "response.mcp_call.failed": "The tool failed, or was stopped.",
     }
-    runs_here = True
+    kind = "mcp_call"
+    written = ("response.mcp_call_arguments", "arguments")
 
     def __init__(self, ids: Ids, server_label: str, name: str, approval: str | None = None) -> None:
         super().__init__(ids(_CALL_ID))
         self._label = server_label
         self._name = name
         self._approval = {"approval_request_id": approval} if approval else {}
-        self._called = False
 
-    def _item(self, status: str, arguments: str) -> Item:
-        return {
+    def item(self, status: str, text: str, output: ToolOutput | None = None) -> Item:
+        item = {
             "id": self.id,
-            "type": "mcp_call",
+            "type": self.kind,
             "status": status,
             "server_label": self._label,
             "name": self._name,
-            "arguments": arguments,
+            "arguments": text,
             **self._approval,
         }
-
-    def open(self) -> tuple[Item, list[Event]]:
-        return self._item("in_progress", ""), [{"type": "response.mcp_call.in_progress"}]
-
-    def delta(self, text: str) -> tuple[Event, ...]:
-        return ({"type": "response.mcp_call_arguments.delta", "delta": text},)
-
-    def called(self, text: str) -> list[Event]:
-        self._called = True
-        return [{"type": "response.mcp_call_arguments.done", "arguments": text}]
+        if output is None:
+            return item
+        if output.failed:
+            return {**item, "error": _tool_error(output.details.get("error") or output.text)}
+        return {**item, "output": output.details.get("output") or output.text}  # the model may have read less
 
     def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
         status = "failed" if output.failed else "completed"
-        item = self._item(status, text)
-        if output.failed:
-            item["error"] = _tool_error(output.details.get("error") or output.text)
-        else:
-            item["output"] = output.details.get("output") or output.text  # the model may have read less
-        return [{"type": f"response.mcp_call.{status}"}], item
+        return [self.step(status)], self.item(status, text, output)
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         if self._called:  # the tool was stopped while it ran
-            stopped = _tool_error("The call was stopped before it had answered.")
-            return [{"type": "response.mcp_call.failed"}], {**self._item("failed", text), "error": stopped}
-        done = {"type": "response.mcp_call_arguments.done", "arguments": text}
-        return [done], self._item("incomplete", text)
+            stopped = ToolOutput("The call was stopped before it had answered.", failed=True)
+            return self.answered(text, stopped)
+        return super().close(text, complete=complete)
 
 
 def _tool_error(text: str) -> dict[str, Any]:
@@ -267,13 +256,13 @@ def _read_response(item: Item, where: str, conversation: Conversation) -> None:
     """Whether such a call may run; with `approve`, it runs before the model continues."""
     request_id = text_field(item, "approval_request_id", where)
     if request_id not in conversation.approvals:
-        raise InvalidRequest(
-            f"`{where}.approval_request_id`: no call {request_id!r} waits for approval. Send its "
+        raise InvalidRequest.at(
+            f"{where}.approval_request_id",
+            f": no call {request_id!r} waits for approval. Send its "
             "mcp_approval_request item too, or the previous_response_id of the response that made it.",
-            param=f"{where}.approval_request_id",
         )
     if not isinstance(item.get("approve"), bool):
-        raise InvalidRequest(f"`{where}.approve` must be true or false.", param=f"{where}.approve")
+        raise InvalidRequest.at(f"{where}.approve", "must be true or false.")
     recipient, arguments = conversation.approvals.pop(request_id)
     if item["approve"]:
         conversation.approved.append(Approved(request_id, recipient, arguments))

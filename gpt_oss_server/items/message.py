@@ -149,7 +149,7 @@ def _read(item: Item, where: str, conversation: Conversation) -> None:
     role = item.get("role")
     renderer = conversation.renderer
     if "content" not in item:
-        raise InvalidRequest(f"`{where}.content` is missing.", param=f"{where}.content")
+        raise InvalidRequest.at(f"{where}.content", "is missing.")
     text = text_of(item["content"], f"{where}.content")
     match role:
         case "user":
@@ -159,18 +159,15 @@ def _read(item: Item, where: str, conversation: Conversation) -> None:
         case "assistant":
             phase = item.get("phase")
             if phase not in (None, "commentary", "final_answer"):
-                raise InvalidRequest(
-                    f"`{where}.phase` must be 'commentary' or 'final_answer'.", param=f"{where}.phase"
-                )
+                raise InvalidRequest.at(f"{where}.phase", "must be 'commentary' or 'final_answer'.")
             commentary = phase == "commentary" or (phase is None and conversation.before_call)
             if phase != "commentary":  # commentary may precede the approved call's run
                 conversation.was_answered()
             written = renderer.preamble(text) if commentary else renderer.answer(text)
             conversation.add(conversation.as_sampled(item) or written)
         case _:
-            raise InvalidRequest(
-                f"`{where}.role` must be 'user', 'assistant', 'developer' or 'system', not {role!r}.",
-                param=f"{where}.role",
+            raise InvalidRequest.at(
+                f"{where}.role", f"must be 'user', 'assistant', 'developer' or 'system', not {role!r}."
             )
 
 

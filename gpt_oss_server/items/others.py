@@ -49,14 +49,12 @@ def _configuration_update(item: Item, where: str, conversation: Conversation) ->
     reasoning = item.get("reasoning")
     effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
     if effort is not None and effort not in get_args(Effort):
-        raise InvalidRequest(
-            f"`{where}.reasoning.effort` must be one of {', '.join(map(repr, get_args(Effort)))}.",
-            param=f"{where}.reasoning.effort",
+        raise InvalidRequest.at(
+            f"{where}.reasoning.effort", f"must be one of {', '.join(map(repr, get_args(Effort)))}."
         )
     if item.get("text") is not None:
-        raise UnsupportedField(
-            f"`{where}.text`: the form of an answer is the request's own. Send it as `text` there.",
-            param=f"{where}.text",
+        raise UnsupportedField.at(
+            f"{where}.text", ": the form of an answer is the request's own. Send it as `text` there."
         )
     conversation.effort = effort or conversation.effort
 
@@ -77,9 +75,7 @@ def _read_namespace(tool: Tool, where: str, tools: RequestTools) -> None:
     name, members = text_field(tool, "name", where), tool.get("tools")
     check(tool, where, "description", str, "a string")
     if not isinstance(members, list) or not members:
-        raise InvalidRequest(
-            f"`{where}.tools` must be an array of at least one tool.", param=f"{where}.tools"
-        )
+        raise InvalidRequest.at(f"{where}.tools", "must be an array of at least one tool.")
     word = namespace_word(name)
     tools.spaces[word] = tools.spaces.get(word) or tool.get("description")
     echoed: list[Tool] = []
@@ -88,9 +84,8 @@ def _read_namespace(tool: Tool, where: str, tools: RequestTools) -> None:
         kind = member.get("type", "function") if isinstance(member, dict) else None
         reader = _MEMBERS.get(kind) if isinstance(kind, str) else None
         if reader is None:
-            raise UnsupportedField(
-                f"`{at}.type`: a namespace holds tools of type 'function' and 'custom'.",
-                param=f"{at}.type",
+            raise UnsupportedField.at(
+                f"{at}.type", ": a namespace holds tools of type 'function' and 'custom'."
             )
         declared = reader(member, at, name)
         tools.add(declared)

@@ -184,7 +184,7 @@ class Shell(HostedTool):
                 return hosted.read(tool, where, tools)
             if environment.get("type") != "local":
                 at = f"{where}.environment.type"
-                raise InvalidRequest(f"`{at}` must be 'local', '{_AUTO}' or '{_REFERENCE}'.", param=at)
+                raise InvalidRequest.at(at, f"must be 'local', '{_AUTO}' or '{_REFERENCE}'.")
             skills = _skills(environment, f"{where}.environment.skills")
             return tools.declare(shaped_tool(tool, where, _DESCRIPTION + skills, _ARGUMENTS))
 
@@ -218,13 +218,8 @@ class Shell(HostedTool):
             check_new_container(environment, at)
             return {}
         if not isinstance(environment.get("container_id"), str):
-            raise InvalidRequest(
-                f"`{at}.container_id` must be the id of a container.", param=f"{at}.container_id"
-            )
+            raise InvalidRequest.at(f"{at}.container_id", "must be the id of a container.")
         return {"container": environment["container_id"]}
-
-    def container(self, options: Mapping[str, Any]) -> str | None:
-        return options.get("container")
 
     def item(self, call: HostedCall) -> ItemBuilder:
         return HostedShellBuilder(call)
@@ -237,17 +232,14 @@ def _skills(environment: Tool, where: str) -> str:
     """The prompt's list of skills; the model reads a whole skill at its path."""
     listed = environment.get("skills") or []
     if not isinstance(listed, list):
-        raise InvalidRequest(f"`{where}` must be a list.", param=where)
+        raise InvalidRequest.at(where, "must be a list.")
     lines = []
     for index, skill in enumerate(listed):
         parts = [
             skill.get(key) if isinstance(skill, dict) else None for key in ("name", "path", "description")
         ]
         if not all(isinstance(part, str) and part.strip() for part in parts):
-            raise InvalidRequest(
-                f"`{where}[{index}]` must be an object with name, description and path.",
-                param=f"{where}[{index}]",
-            )
+            raise InvalidRequest.at(f"{where}[{index}]", "must be an object with name, description and path.")
         lines.append("- {} ({}): {}".format(*parts))
     return "\n".join(["", _SKILLS, *lines]) if lines else ""
 

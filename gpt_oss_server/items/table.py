@@ -110,23 +110,22 @@ class Kinds:
         kind = tool.get("type")
         known = self.tools.get(kind) if isinstance(kind, str) else None
         if known is None:
-            raise UnsupportedField(
-                f"`{where}.type`: tools of type {kind!r} are not served by this server; "
+            raise UnsupportedField.at(
+                f"{where}.type",
+                f": tools of type {kind!r} are not served by this server; "
                 "declare it as a function and run it on your side.",
-                param=f"{where}.type",
             )
         callers = tool.get("allowed_callers")
         if isinstance(callers, list) and callers and "direct" not in callers:
-            raise UnsupportedField(
-                f"`{where}.allowed_callers`: programs call no tools here. Allow 'direct', or leave it out.",
-                param=f"{where}.allowed_callers",
+            raise UnsupportedField.at(
+                f"{where}.allowed_callers", ": programs call no tools here. Allow 'direct', or leave it out."
             )
         known.read(tool, where, read)
 
     def read_loaded(self, tools: Any, where: str) -> RequestTools:
         """The tools of an item. Skips unsupported kinds, as no client chooses what a search finds."""
         if not isinstance(tools, list | tuple) or not all(isinstance(tool, dict) for tool in tools):
-            raise InvalidRequest(f"`{where}` must be an array of tools.", param=where)
+            raise InvalidRequest.at(where, "must be an array of tools.")
         read = RequestTools()
         for index, tool in enumerate(tools):
             kind = tool.get("type", "function")

@@ -246,7 +246,7 @@ def _read_tool(tool: Tool, where: str, tools: RequestTools) -> None:
     check(tool, where, "description", str, "a string")
     check(tool, where, "parameters", dict, "a JSON schema object")
     if tool.get("execution") not in (None, "server", "client"):
-        raise InvalidRequest(f"`{where}.execution` must be 'server' or 'client'.", param=f"{where}.execution")
+        raise InvalidRequest.at(f"{where}.execution", "must be 'server' or 'client'.")
     declared = FunctionTool(SEARCH, tool.get("description"), tool.get("parameters") or _ARGUMENTS)
     tools.declare(ClientTool(SEARCH, SEARCH, _RECIPIENT, declared, echo=tool))
 

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 from gpt_oss_server.content.tools import Tool
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.items import file_search
-from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder
+from gpt_oss_server.items.builder import EventTexts, Item, ItemBuilder, ServerCall
 from gpt_oss_server.items.hosted import Field, HostedCall, HostedTool, Maker, PastCall
 from gpt_oss_server.json_values import dicts_of, read_json_text
 from gpt_oss_server.settings import Settings
@@ -179,7 +179,7 @@ def browser_backend(settings: Settings) -> Backend | None:
     return parse_backend(settings.browser or default_backend())
 
 
-class WebSearchBuilder(ItemBuilder):
+class WebSearchBuilder(ServerCall):
     """A call of the browser. Until the browser answers, the action is a guess from the arguments."""
 
     about = "A call of the browser: a search, an opened page, or a text looked for in a page."
@@ -188,35 +188,22 @@ class WebSearchBuilder(ItemBuilder):
         "response.web_search_call.searching": "The browser works.",
         "response.web_search_call.completed": "The browser has answered, or failed: the item states which.",
     }
-    runs_here = True
+    kind = "web_search_call"
+    runs = "searching"
+    cut_off = "failed"
 
     def __init__(self, call: HostedCall) -> None:
         super().__init__(call.id)
         self._function = call.function
         self._include = call.include
 
-    def _item(self, status: str, action: Mapping[str, Any]) -> Item:
-        shown = dict(action)
+    def item(self, status: str, text: str, output: ToolOutput | None = None) -> Item:
+        details = {} if output is None else output.details
+        action = dict(details.get("action") or _guess(self._function, text))
         if _SOURCES not in self._include:
-            shown.pop("sources", None)
-        return {"id": self.id, "type": "web_search_call", "status": status, "action": shown}
-
-    def open(self) -> tuple[Item, list[Event]]:
-        item = self._item("in_progress", _guess(self._function, ""))
-        return item, [{"type": "response.web_search_call.in_progress"}]
-
-    def called(self, text: str) -> list[Event]:
-        return [{"type": "response.web_search_call.searching"}]
-
-    def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
-        action = output.details.get("action") or _guess(self._function, text)
-        item = self._item("failed" if output.failed else "completed", action)
-        if _RESULTS in self._include and "results" in output.details:
-            item["results"] = output.details["results"]
-        return [{"type": "response.web_search_call.completed"}], item
-
-    def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
-        return [], self._item("failed", _guess(self._function, text))
+            action.pop("sources", None)
+        shown = {key: details[key] for key in ("results",) if key in details and _RESULTS in self._include}
+        return {"id": self.id, "type": self.kind, "status": status, "action": action, **shown}
 
 
 def _guess(function: str, arguments: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ async def with_files(items: Any, where: str, work: Work) -> Any:
     size = work.caller.body_size
     found = await in_thread_if_large(size, lambda: list(_files(items, where)), items)
     if len(found) > _MOST_FILES:
-        raise InvalidRequest(f"`{where}` has {len(found)} files, and may have {_MOST_FILES}.", param=where)
+        raise InvalidRequest.at(where, f"has {len(found)} files, and may have {_MOST_FILES}.")
     read = {}
     for place, part in found:
         if (text := await _text(part, place, work)) is not None:
@@ -39,9 +39,7 @@ async def with_files(items: Any, where: str, work: Work) -> Any:
 async def find_readable(files: Files, file_id: str, param: str) -> StoredFile:
     """A file that is not too large to be read whole. Raises a 404 or a 400."""
     if (stored := await files.get(file_id)) is None:
-        raise NoSuchFile(
-            f"`{param}`: there is no file {file_id!r:.100}. Upload it to /v1/files.", param=param
-        )
+        raise NoSuchFile.at(param, f": there is no file {file_id!r:.100}. Upload it to /v1/files.")
     if stored.bytes > MOST_BYTES:
         problem = f"`{param}`: the file has {stored.bytes:,} bytes, and {MOST_BYTES:,} are read at most"
         raise InvalidRequest(f"{problem}. Split it.", param=param)
@@ -54,7 +52,7 @@ async def content_of(files: Files, file_id: str, param: str) -> tuple[str, bytes
     try:
         return stored.filename, b"".join([piece async for piece in files.read(file_id)])
     except FileLost as error:
-        raise NoSuchFile(f"`{param}`: the file was deleted meanwhile.", param=param) from error
+        raise NoSuchFile.at(param, ": the file was deleted meanwhile.") from error
 
 
 def _files(value: Any, where: str) -> Iterator[tuple[str, Part]]:
@@ -115,6 +113,6 @@ async def _text(part: Part, where: str, work: Work) -> Part | None:
             document = await read_named(name, raw, owner)
     except PageError as error:
         named = f" {name!r:.200}" if name else ""
-        raise InvalidRequest(f"`{where}`: the file{named} cannot be read. {error}", param=where) from error
+        raise InvalidRequest.at(where, f": the file{named} cannot be read. {error}") from error
     note = f"\n[{document.note}]" if document.note else ""
     return {"filename": name, TEXT: document.text + note}

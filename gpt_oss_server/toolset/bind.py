@@ -42,9 +42,8 @@ async def bound_tools(
         hosted = await _with_servers(own, tools, toolset, ids)
     try:
         if shared := hosted.namespaces & set(tools.spaces):
-            raise InvalidRequest(
-                f"`tools` has a namespace and an MCP server that are both called {min(shared)!r}.",
-                param="tools",
+            raise InvalidRequest.at(
+                "tools", f"has a namespace and an MCP server that are both called {min(shared)!r}."
             )
         yield hosted
     except BaseException:

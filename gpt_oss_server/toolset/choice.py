@@ -64,8 +64,8 @@ def _choice(choice: Choice, tools: RequestTools, hosted: HostedTools) -> tuple[b
     if choice == "required":
         return True, None
     if isinstance(choice, str):
-        raise InvalidRequest(
-            f"`{where}` must be 'none', 'auto', 'required' or an object, not {choice!r:.80}.", param=where
+        raise InvalidRequest.at(
+            where, f"must be 'none', 'auto', 'required' or an object, not {choice!r:.80}."
         )
     clients = _clients_by_key(tools)
     if choice.get("type") != "allowed_tools":
@@ -73,9 +73,9 @@ def _choice(choice: Choice, tools: RequestTools, hosted: HostedTools) -> tuple[b
     check_flat(choice, where, "tools")
     listed, mode = choice.get("tools"), choice.get("mode", "auto")
     if not isinstance(listed, list) or not all(isinstance(tool, dict) for tool in listed) or not listed:
-        raise InvalidRequest(f"`{where}.tools` must be a list of tools.", param=f"{where}.tools")
+        raise InvalidRequest.at(f"{where}.tools", "must be a list of tools.")
     if mode not in ("auto", "required"):
-        raise InvalidRequest(f"`{where}.mode` must be 'auto' or 'required'.", param=f"{where}.mode")
+        raise InvalidRequest.at(f"{where}.mode", "must be 'auto' or 'required'.")
     allowed = [
         _recipients(tool, at, tools, hosted, clients, listed=True)
         for tool, at in ((tool, f"{where}.tools[{index}]") for index, tool in enumerate(listed))
@@ -102,7 +102,7 @@ def _recipients(
         if why is not None and listed:
             return frozenset()  # the prompt leaves it out too
         if why is not None:
-            raise InvalidRequest(f"`{where}` names a tool that is unavailable. {why}", param=where)
+            raise InvalidRequest.at(where, f"names a tool that is unavailable. {why}")
     elif (tool := hosted.kinds.hosted_tool(kind)) is not None:
         if tool.namespace in tools.optional and tool.namespace not in hosted.namespaces:
             return frozenset()  # declared but unavailable: the prompt leaves it out too
@@ -112,9 +112,7 @@ def _recipients(
         recipients = clients.get(_key(named), set())
     if not recipients:
         meant = name or named.get("server_label") or kind
-        raise InvalidRequest(
-            f"`{where}` names a tool that `tools` does not declare: {meant!r:.120}.", param=where
-        )
+        raise InvalidRequest.at(where, f"names a tool that `tools` does not declare: {meant!r:.120}.")
     return frozenset(recipients)
 
 

@@ -74,11 +74,10 @@ async def connect_servers(
 
 def _check_namespaces(spaces: Sequence[str], taken: frozenset[str]) -> None:
     if len(set(spaces)) < len(spaces):
-        raise InvalidRequest("`tools` names an MCP server twice; server_label must be unique.", param="tools")
+        raise InvalidRequest.at("tools", "names an MCP server twice; server_label must be unique.")
     if shared := taken & set(spaces):
-        raise InvalidRequest(
-            f"`tools` has an MCP server and a tool of this server that are both called {min(shared)!r}.",
-            param="tools",
+        raise InvalidRequest.at(
+            "tools", f"has an MCP server and a tool of this server that are both called {min(shared)!r}."
         )
 
 

@@ -274,10 +274,10 @@ def sampling_of(
     info, settings = model.info, model.settings
     fields = _honoured_fields(request, info)
     if getattr(request, "priority", None) and not settings.allow_priority:
-        raise UnsupportedField(
-            "`priority` would let this request start before those of others, which this server does not "
+        raise UnsupportedField.at(
+            "priority",
+            "would let this request start before those of others, which this server does not "
             "allow. Leave it out, or start the server with --allow-priority.",
-            param="priority",
         )
     fields |= {name: value for name in _ENGINE_ONLY if (value := getattr(request, name, None)) is not None}
     if caller.priority:
@@ -349,6 +349,4 @@ def _check_honoured(fields: Mapping[str, Any], info: EngineInfo) -> None:
     for name in fields:
         if name not in info.honours and fields[name] != getattr(Sampling(), name):
             field = _FIELD_OF.get(name, name)
-            raise UnsupportedField(
-                f"`{field}` is not served by the model {info.name!r}. Leave it out.", param=field
-            )
+            raise UnsupportedField.at(field, f"is not served by the model {info.name!r}. Leave it out.")

@@ -58,9 +58,8 @@ class StopFilter:
 def stop_ids(own: Sequence[int], vocab_size: int) -> frozenset[int]:
     for token in own:
         if token >= vocab_size:
-            raise InvalidRequest(
-                f"`stop_token_ids` must be token ids below {vocab_size}, but has {token}.",
-                param="stop_token_ids",
+            raise InvalidRequest.at(
+                "stop_token_ids", f"must be token ids below {vocab_size}, but has {token}."
             )
     return frozenset(own)
 
@@ -68,9 +67,8 @@ def stop_ids(own: Sequence[int], vocab_size: int) -> frozenset[int]:
 def least_tokens(wanted: int, limit: int | None, most: int) -> int:
     """The tokens before which no stop id ends the generation; `most` bounds its output in any case."""
     if limit is not None and wanted > limit:
-        raise InvalidRequest(
-            f"`min_tokens` is {wanted}, but the request limits its output to {limit} tokens.",
-            param="min_tokens",
+        raise InvalidRequest.at(
+            "min_tokens", f"is {wanted}, but the request limits its output to {limit} tokens."
         )
     return min(wanted, most)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inference.config import Fields, RopeConfig, read_object, read_rope
+from inference.config import Fields, RopeConfig, layer_sizes, read_object, read_rope
 from inference.engine import CheckpointError
 
 LLAMA, SPECULATORS = "LlamaForCausalLMEagle3", "eagle3"
@@ -68,11 +68,7 @@ class DraftConfig:
 
 def read_draft_config(path: Path, layers: int) -> DraftConfig:
     """`layers`: of the model, from which a file that names no states takes the usual ones."""
-    raw = read_object(path)
-    try:
-        return parse_draft_config(raw, layers)
-    except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}") from error
+    return read_object(path, lambda raw: parse_draft_config(raw, layers))
 
 
 def parse_draft_config(raw: Mapping[str, Any], layers: int) -> DraftConfig:
@@ -92,22 +88,14 @@ def parse_draft_config(raw: Mapping[str, Any], layers: int) -> DraftConfig:
         stated = (own if key == "parallel_draft_step" else layer).get(key, known)
         if stated != known:
             raise CheckpointError(f"{key!r} is {stated!r}; only {known!r} is supported.")
-    hidden, heads = layer.whole("hidden_size"), layer.whole("num_attention_heads")
-    vocab = layer.whole("vocab_size")
     has_vocab = own.get("draft_vocab_size") is not None
     slides = isinstance(kinds := layer.get("layer_types"), list) and "sliding_attention" in kinds
     return DraftConfig(
-        hidden=hidden,
-        intermediate=layer.whole("intermediate_size"),
-        heads=heads,
-        kv_heads=layer.whole("num_key_value_heads", heads),
-        head_dim=layer.whole("head_dim", hidden // heads if heads else 0),
-        vocab_size=vocab,
+        **layer_sizes(layer),
         draft_vocab=own.whole("draft_vocab_size") if has_vocab else None,
-        target_hidden=own.whole("target_hidden_size", hidden),
+        target_hidden=own.whole("target_hidden_size", layer.whole("hidden_size")),
         states=_states(own, layers),
         rope=read_rope(layer, theta=10_000.0, kinds=("llama3", "yarn"), factor=None, context=None),
-        norm_eps=layer.number("rms_norm_eps", 1e-5),
         window=layer.whole("sliding_window") if slides else None,
         attention_bias=bool(layer.get("attention_bias", False)),
         norm_before_residual=bool(own.get("norm_before_residual", False)),

@@ -62,7 +62,7 @@ async def test_a_check_does_the_real_thing(case: str, tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("# gpt-oss\n\nAn open model.\n")
     (tmp_path / "wrong").write_text("sk-one name=shop rpm=many\n")
     texts = {name: text.format(folder=tmp_path) for name, text in fields.items() if isinstance(text, str)}
-    finding = await check(Settings(**{**fields, **texts}))
+    [(_, finding)] = [each async for each in findings({"it": check}, Settings(**{**fields, **texts}))]
     assert finding.state is state
     assert text in f"{finding.sentence} {finding.advice}"
     assert "s3cret" not in finding.sentence

@@ -50,9 +50,8 @@ class BatchesApi:
         window = re.fullmatch(r"([1-9]\d{0,2})([hd])", wanted.completion_window)
         hours = int(window[1]) * _HOURS[window[2]] if window else 0
         if not 1 <= hours <= _MOST_HOURS:
-            raise InvalidRequest(
-                "`completion_window` must be hours or days, such as '24h' or '7d', up to 30 days.",
-                param="completion_window",
+            raise InvalidRequest.at(
+                "completion_window", "must be hours or days, such as '24h' or '7d', up to 30 days."
             )
         file = await FilesApi(self._served, self._caller).find(wanted.input_file_id)
         if file.purpose != "batch":

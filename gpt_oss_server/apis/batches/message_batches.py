@@ -54,7 +54,7 @@ class MessageBatchesApi:
         await checked.read(_lines(requests))
         for error in checked.errors:
             where = f"requests[{error['line'] - 1}]"
-            raise InvalidRequest(f"`{where}`: {error['message']}", param=where)
+            raise InvalidRequest.at(where, f": {error['message']}")
         new = self._files.new("requests.jsonl", "batch", lasts=_LASTS)
         room = await room_for_files(self._caller, self._files.keep)
         with refusals():
@@ -144,7 +144,7 @@ def _shown_id(batch: Batch) -> str:
 
 
 def _not_in_list(name: str, batch_id: str) -> InvalidRequest:
-    return InvalidRequest(f"`{name}`: there is no message batch {batch_id!r:.80}.", param=name)
+    return InvalidRequest.at(name, f": there is no message batch {batch_id!r:.80}.")
 
 
 def _shown(batch: Batch) -> Batch:

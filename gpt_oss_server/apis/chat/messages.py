@@ -108,9 +108,7 @@ def read_messages(
             continue
         where = f"messages[{index}]"
         if not isinstance(message, dict):
-            raise InvalidRequest(
-                f"`{where}` must be a message object, but is {json_type(message)}.", param=where
-            )
+            raise InvalidRequest.at(where, f"must be a message object, but is {json_type(message)}.")
         conversation.before_call = before_call[index]
         if continues_last and index == len(messages) - 1:
             conversation.begun = _begun(message, where)
@@ -197,15 +195,13 @@ def _handler(message: Message, where: str) -> Handler:
     role = message.get("role")
     handler = _HANDLERS.get(role) if isinstance(role, str) else None
     if handler is None:
-        raise InvalidRequest(
-            f"`{where}.role` must be one of {', '.join(_HANDLERS)}, not {role!r}.", param=f"{where}.role"
-        )
+        raise InvalidRequest.at(f"{where}.role", f"must be one of {', '.join(_HANDLERS)}, not {role!r}.")
     return handler
 
 
 def _content(message: Message, where: str) -> str:
     if "content" not in message:
-        raise InvalidRequest(f"`{where}.content` is missing.", param=f"{where}.content")
+        raise InvalidRequest.at(f"{where}.content", "is missing.")
     _check_no_audio(message["content"], f"{where}.content")
     return text_of(message["content"], f"{where}.content")
 
@@ -267,13 +263,13 @@ def _reasoning(message: Message, where: str) -> str:
 def _calls(message: Message, where: str) -> list[EarlierCall]:
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
-        raise InvalidRequest(f"`{where}.tool_calls` must be an array.", param=f"{where}.tool_calls")
+        raise InvalidRequest.at(f"{where}.tool_calls", "must be an array.")
     return [_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls)]
 
 
 def _call(call: Any, where: str) -> EarlierCall:
     if not isinstance(call, dict):
-        raise InvalidRequest(f"`{where}` must be an object, but is {json_type(call)}.", param=where)
+        raise InvalidRequest.at(where, f"must be an object, but is {json_type(call)}.")
     call_id = text_field(call, "id", where)
     if call.get("type") == "custom":
         name, text = _function(call.get("custom"), f"{where}.custom", "input")
@@ -284,7 +280,7 @@ def _call(call: Any, where: str) -> EarlierCall:
 
 def _function(value: Any, where: str, key: str) -> tuple[str, str]:
     if not isinstance(value, dict):
-        raise InvalidRequest(f"`{where}` must be an object with name and {key}.", param=where)
+        raise InvalidRequest.at(where, f"must be an object with name and {key}.")
     return text_field(value, "name", where), json_text(value, key, where)
 
 
@@ -295,19 +291,18 @@ def _tool(message: Message, where: str, conversation: ReadMessages) -> None:
     if recipient is None and isinstance(message.get("name"), str):
         recipient = f"functions.{message['name']}"
     if recipient is None:
-        raise InvalidRequest(
-            f"`{where}.tool_call_id`: no call with id {call_id!r} comes before this result. Also send the "
+        raise InvalidRequest.at(
+            f"{where}.tool_call_id",
+            f": no call with id {call_id!r} comes before this result. Also send the "
             "assistant's message with its tool_calls.",
-            param=f"{where}.tool_call_id",
         )
     conversation.segments.append(conversation.renderer.tool_result(recipient, _content(message, where)))
 
 
 def _begun(message: Message, where: str) -> Begun:
     if message.get("role") != "assistant" or message.get("tool_calls"):
-        raise InvalidRequest(
-            "`continue_final_message` needs a last message from the assistant that has no calls.",
-            param="continue_final_message",
+        raise InvalidRequest.at(
+            "continue_final_message", "needs a last message from the assistant that has no calls."
         )
     reasoning = _reasoning(message, where)
     content = text_of(message.get("content"), f"{where}.content")

@@ -131,10 +131,10 @@ def _prompt(
 
 def _check_needs_no_approval(hosted: HostedTools) -> None:
     for label, name in hosted.servers.approvals.values():
-        raise UnsupportedField(
-            f"`tools`: calls of {name!r} of the MCP server {label!r} need approval, which Chat Completions "
+        raise UnsupportedField.at(
+            "tools",
+            f": calls of {name!r} of the MCP server {label!r} need approval, which Chat Completions "
             "cannot ask for. Set its `require_approval` to 'never', or use the Responses API.",
-            param="tools",
         )
 
 
@@ -178,10 +178,10 @@ def _check_forms(tools: RequestTools) -> None:
     for tool in tools.clients.values():
         if tool.kind not in ("function", "custom") or tool.namespace is not None:
             kind = tool.kind if tool.namespace is None else "namespace"
-            raise UnsupportedField(
-                f"`tools`: Chat Completions cannot represent calls of tools of type {kind!r}. Declare a "
+            raise UnsupportedField.at(
+                "tools",
+                f": Chat Completions cannot represent calls of tools of type {kind!r}. Declare a "
                 "function, or use the Responses API.",
-                param="tools",
             )
 
 

@@ -188,9 +188,9 @@ def parse_request(body: object) -> CreateChatCompletion:
     check_bias(request.logit_bias)
     check_stream_options(request.stream_options, streams=bool(request.stream))
     if not request.messages:
-        raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")
+        raise InvalidRequest.at("messages", "is empty: send at least one message.")
     if request.top_logprobs and not request.logprobs:
-        raise InvalidRequest("`top_logprobs` needs `logprobs` to be true.", param="top_logprobs")
+        raise InvalidRequest.at("top_logprobs", "needs `logprobs` to be true.")
     if request.continue_final_message and request.add_generation_prompt:
         raise InvalidRequest(
             "`continue_final_message` and `add_generation_prompt` exclude each other: the first continues an "
@@ -198,9 +198,9 @@ def parse_request(body: object) -> CreateChatCompletion:
             param="add_generation_prompt",
         )
     if request.add_generation_prompt is False and not request.continue_final_message:
-        raise InvalidRequest(
-            "`add_generation_prompt` is false, so there is nothing to generate. Set continue_final_message "
+        raise InvalidRequest.at(
+            "add_generation_prompt",
+            "is false, so there is nothing to generate. Set continue_final_message "
             "to continue the last message, or leave it out.",
-            param="add_generation_prompt",
         )
     return request

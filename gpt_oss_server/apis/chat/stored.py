@@ -63,7 +63,7 @@ class StoredCompletions:
         while len(matching) <= most:
             looked = await self._completions.page(after, _AT_ONCE, newest_first=order)
             if looked is None:
-                raise InvalidRequest(f"`after`: no completion with id {after!r} is stored.", param="after")
+                raise InvalidRequest.at("after", f": no completion with id {after!r} is stored.")
             matching += [completion for completion in looked if _matches(completion, query)]
             if len(looked) < _AT_ONCE:
                 break

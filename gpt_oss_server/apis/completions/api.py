@@ -95,9 +95,8 @@ async def grammar_of(request: CreateCompletion, model: Model, caller: Caller) ->
         return None
     param, info = wanted.param, model.info
     if not info.enforces_grammar:
-        raise UnsupportedField(
-            f"`{param}` needs an engine that enforces grammars, which the model {info.name!r} does not. "
-            "Leave it out.",
-            param=param,
+        raise UnsupportedField.at(
+            param,
+            f"needs an engine that enforces grammars, which the model {info.name!r} does not. Leave it out.",
         )
     return await model.bound_plain(wanted, client=caller.client, owner=caller.owner)

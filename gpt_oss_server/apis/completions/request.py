@@ -93,9 +93,7 @@ def parse_request(body: object) -> CreateCompletion:
     check_stream_options(request.stream_options, streams=bool(request.stream))
     check_bias(request.logit_bias)
     if request.max_tokens == 0 and not request.echo:
-        raise InvalidRequest(
-            "`max_tokens` is 0, so there is nothing to return without `echo`.", param="max_tokens"
-        )
+        raise InvalidRequest.at("max_tokens", "is 0, so there is nothing to return without `echo`.")
     return request
 
 
@@ -104,12 +102,12 @@ def prompts_of(prompt: str | list[Any], encoding: Encoding, vocabulary: int, mos
     if isinstance(prompt, str) or (prompt and all(_is_id(token) for token in prompt)):
         prompt = [prompt]
     if not prompt:
-        raise InvalidRequest("`prompt` is empty: send a text or token ids.", param="prompt")
+        raise InvalidRequest.at("prompt", "is empty: send a text or token ids.")
     if len(prompt) > most:
-        raise InvalidRequest(
-            f"`prompt` has {len(prompt):,} prompts, but with this `n` a request may have "
+        raise InvalidRequest.at(
+            "prompt",
+            f"has {len(prompt):,} prompts, but with this `n` a request may have "
             f"{most:,} at most. Send them in several requests.",
-            param="prompt",
         )
     return [_ids(one, f"prompt[{index}]", encoding, vocabulary) for index, one in enumerate(prompt)]
 
@@ -120,9 +118,7 @@ def truncated(prompt: list[int], request: CreateCompletion, context: int) -> lis
     if most is None:
         return prompt
     if most == 0:
-        raise InvalidRequest(
-            "`truncate_prompt_tokens` is 0, so there is nothing to continue.", param="truncate_prompt_tokens"
-        )
+        raise InvalidRequest.at("truncate_prompt_tokens", "is 0, so there is nothing to continue.")
     # As many as leave room for the answer; at least one token.
     kept = max(context - request.limit, 1) if most == -1 else most
     return prompt[:kept] if request.truncation_side == "right" else prompt[-kept:]
@@ -136,9 +132,7 @@ def encode_prompt(text: str, encoding: Encoding) -> list[int]:
 def check_ids(ids: Iterable[Any], where: str, vocabulary: int) -> None:
     for token in ids:
         if not _is_id(token) or not 0 <= token < vocabulary:
-            raise InvalidRequest(
-                f"`{where}` must be token ids below {vocabulary}, but has {token!r:.60}.", param=where
-            )
+            raise InvalidRequest.at(where, f"must be token ids below {vocabulary}, but has {token!r:.60}.")
 
 
 def _ids(one: Any, where: str, encoding: Encoding, vocabulary: int) -> list[int]:
@@ -148,11 +142,9 @@ def _ids(one: Any, where: str, encoding: Encoding, vocabulary: int) -> list[int]
         check_ids(one, where, vocabulary)
         ids = one
     else:
-        raise InvalidRequest(
-            f"`{where}` must be a text or an array of token ids, but is {json_type(one)}.", param=where
-        )
+        raise InvalidRequest.at(where, f"must be a text or an array of token ids, but is {json_type(one)}.")
     if not ids:
-        raise InvalidRequest(f"`{where}` is empty: there is nothing to continue.", param=where)
+        raise InvalidRequest.at(where, "is empty: there is nothing to continue.")
     return ids
 
 

@@ -156,9 +156,8 @@ class CompletionRun:
         tops = [top for top in (echoed, request.prompt_logprobs) if top is not None]
         if tops and not info.scores_prompts:
             param = "prompt_logprobs" if echoed is None else "logprobs"
-            raise UnsupportedField(
-                f"`{param}` requires scores, which the model {info.name!r} does not have. Leave it out.",
-                param=param,
+            raise UnsupportedField.at(
+                param, f"requires scores, which the model {info.name!r} does not have. Leave it out."
             )
         return max(tops, default=None)
 

@@ -51,7 +51,7 @@ async def tokenize(caller: Caller, body: object, served: Served, chat_prompt: Ch
         prompt = text
         tokens = await in_thread_if_large(size, lambda: encode_prompt(prompt, model.encoding), text)
     else:
-        raise InvalidRequest("`prompt` is missing: send a text, or `messages`.", param="prompt")
+        raise InvalidRequest.at("prompt", "is missing: send a text, or `messages`.")
     strings: list[str] | None = None
     if request.return_token_strs:
         decode = model.encoding.decode

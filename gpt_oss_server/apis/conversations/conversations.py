@@ -156,10 +156,10 @@ class Conversations:
         read = await in_thread_if_large(self._work.caller.body_size, render, items)
         if read.approved:
             waiting = read.approved[0].request_id
-            raise InvalidRequest(
-                f"`items`: the mcp_approval_response to {waiting!r} cannot be added to a conversation: it "
+            raise InvalidRequest.at(
+                "items",
+                f": the mcp_approval_response to {waiting!r} cannot be added to a conversation: it "
                 "makes a call, as only a response can. Send it as a response's input, or with its mcp_call.",
-                param="items",
             )
         return ConversationPart(tuple(read.items), past.added(read.segments, read.recipients, read.approvals))
 

@@ -101,4 +101,4 @@ def _check(question: Question, where: str) -> None:
     keys = [option.value if isinstance(option, Choice) else option.label for option in question.options]
     named = {(type(key), key) for key in keys}  # a text and a boolean differ
     if len(named) < len(keys):
-        raise InvalidRequest(f"`{where}.{wanted}`: each must be there once.", param=f"{where}.{wanted}")
+        raise InvalidRequest.at(f"{where}.{wanted}", ": each must be there once.")

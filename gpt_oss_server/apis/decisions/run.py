@@ -70,7 +70,7 @@ def lay_out(request: CreateDecision, work: Work) -> Asked:
         leads=True,
     )
     if not conversation.segments:
-        raise InvalidRequest("`input` is empty: send what the questions are about.", param="input")
+        raise InvalidRequest.at("input", "is empty: send what the questions are about.")
     system = renderer.system(effort="low", date=work.date(), identity=model.settings.identity)
     head, rest = renderer.opening(system, conversation.segments, Declared(_INSTRUCTIONS))
     shared = tuple(token for segment in (*head, *rest) for token in segment.tokens)

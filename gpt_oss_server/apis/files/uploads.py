@@ -129,7 +129,7 @@ def _ordered(stored: Sequence[StoredFile], part_ids: Sequence[str]) -> list[Stor
         if part_id not in by_id:
             raise InvalidRequest(f"The upload has no part {part_id!r:.80}.", param=f"part_ids[{at}]")
     if len(set(part_ids)) < len(part_ids):
-        raise InvalidRequest("`part_ids` names a part twice. Name each once.", param="part_ids")
+        raise InvalidRequest.at("part_ids", "names a part twice. Name each once.")
     return [by_id[part_id] for part_id in part_ids]
 
 

@@ -55,16 +55,14 @@ def read_edits(request: CountTokens) -> Edits:
                 read["tool_uses"] = _tool_uses(edit, where)
             case "compact_20260112":
                 if edit.get("instructions") is not None or edit.get("pause_after_compaction"):
-                    raise UnsupportedField(
-                        f"`{where}`: a compaction here has no instructions and no pause. Leave them out.",
-                        param=where,
+                    raise UnsupportedField.at(
+                        where, ": a compaction here has no instructions and no pause. Leave them out."
                     )
                 trigger = edit.get("trigger") or {"type": "input_tokens", "value": 150_000}
                 read["compact_from"] = _count(trigger, ("input_tokens",), f"{where}.trigger")[1]
             case kind:
-                raise UnsupportedField(
-                    f"`{where}.type`: edits of type {kind!r} are not served. Leave the edit out.",
-                    param=f"{where}.type",
+                raise UnsupportedField.at(
+                    f"{where}.type", f": edits of type {kind!r} are not served. Leave the edit out."
                 )
     return Edits(**read)
 
@@ -87,7 +85,7 @@ def _count(value: Any, kinds: Sequence[str], where: str) -> tuple[str, int]:
     kind, count = (value.get("type"), value.get("value")) if isinstance(value, dict) else ("", None)
     if kind not in kinds or not isinstance(count, int) or isinstance(count, bool) or count < 0:
         example = json.dumps({"type": kinds[0], "value": 3})
-        raise InvalidRequest(f"`{where}` must be an object such as {example}.", param=where)
+        raise InvalidRequest.at(where, f"must be an object such as {example}.")
     return str(kind), count
 
 

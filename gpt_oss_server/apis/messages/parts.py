@@ -17,13 +17,13 @@ def content_parts(content: Any, where: str) -> list[Part]:
     if content is None or isinstance(content, str):
         return [_written(content or "")]
     if not isinstance(content, list):
-        raise InvalidRequest(f"`{where}` must be a text or an array of blocks.", param=where)
+        raise InvalidRequest.at(where, "must be a text or an array of blocks.")
     return [part for index, block in enumerate(content) for part in parts_of(block, f"{where}[{index}]")]
 
 
 def parts_of(block: Any, where: str) -> list[Part]:
     if not isinstance(block, dict):
-        raise InvalidRequest(f"`{where}` must be an object, but is {json_type(block)}.", param=where)
+        raise InvalidRequest.at(where, f"must be an object, but is {json_type(block)}.")
     match block.get("type"):
         case "text":
             return [_written(text_block(block, where))]
@@ -38,16 +38,15 @@ def parts_of(block: Any, where: str) -> list[Part]:
         case "tool_reference":
             return [_written(text_field(block, "tool_name", where))]
         case kind:
-            raise UnsupportedField(
-                f"`{where}.type`: blocks of type {kind!r} are not served here. Leave the block out.",
-                param=f"{where}.type",
+            raise UnsupportedField.at(
+                f"{where}.type", f": blocks of type {kind!r} are not served here. Leave the block out."
             )
 
 
 def text_block(block: Any, where: str) -> str:
     text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
     if not isinstance(text, str):
-        raise InvalidRequest(f"`{where}` must be a text block.", param=where)
+        raise InvalidRequest.at(where, "must be a text block.")
     return text
 
 
@@ -75,13 +74,12 @@ def _document(block: Part, where: str) -> list[Part]:
         case "file":
             return [*context, {**file, "file_id": source.get("file_id")}]
         case kind:
-            raise InvalidRequest(f"`{at}.type`: {kind!r} is not a type of source.", param=f"{at}.type")
+            raise InvalidRequest.at(f"{at}.type", f": {kind!r} is not a type of source.")
 
 
 def _check_no_citations(block: Part, where: str) -> None:
     citations = block.get("citations")
     if isinstance(citations, dict) and citations.get("enabled"):
-        raise UnsupportedField(
-            f"`{where}.citations`: only pages that the browser read are cited. Leave it out.",
-            param=f"{where}.citations",
+        raise UnsupportedField.at(
+            f"{where}.citations", ": only pages that the browser read are cited. Leave it out."
         )

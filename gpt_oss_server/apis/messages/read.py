@@ -162,7 +162,7 @@ def _form(request: CountTokens) -> dict[str, Any]:
     if form is None:
         return {}
     if form.get("type") != "json_schema":
-        raise InvalidRequest(f"`{where}.type` must be 'json_schema'.", param=f"{where}.type")
+        raise InvalidRequest.at(f"{where}.type", "must be 'json_schema'.")
     named = {"type": "json_schema", "name": "answer", "schema": form.get("schema"), "strict": True}
     return {"text": {"format": named}}
 
@@ -182,12 +182,10 @@ class _Conversation:
 
     def read(self, message: Any, where: str) -> None:
         if not isinstance(message, dict):
-            raise InvalidRequest(f"`{where}` must be an object, but is {json_type(message)}.", param=where)
+            raise InvalidRequest.at(where, f"must be an object, but is {json_type(message)}.")
         role, content = message.get("role"), message.get("content")
         if role not in _ROLES:
-            raise InvalidRequest(
-                f"`{where}.role` must be 'user', 'assistant' or 'system'.", param=f"{where}.role"
-            )
+            raise InvalidRequest.at(f"{where}.role", "must be 'user', 'assistant' or 'system'.")
         at = f"{where}.content"
         if role == "system" and isinstance(config := message.get("output_config"), dict):
             content = [] if content is None else content
@@ -197,13 +195,13 @@ class _Conversation:
         elif isinstance(content, list):
             blocks = content
         else:
-            raise InvalidRequest(f"`{at}` must be a text or an array of blocks.", param=at)
+            raise InvalidRequest.at(at, "must be a text or an array of blocks.")
         self._role = role
         self._spellings = _spellings(blocks)
         for index, block in enumerate(blocks):
             place = f"{at}[{index}]" if isinstance(content, list) else at
             if not isinstance(block, dict):
-                raise InvalidRequest(f"`{place}` must be an object, but is {json_type(block)}.", param=place)
+                raise InvalidRequest.at(place, f"must be an object, but is {json_type(block)}.")
             self._block(block, place)
         self._flush()
         if added := self._tools.take():
@@ -213,19 +211,18 @@ class _Conversation:
         """An assistant's text at the end is the beginning of the answer."""
         for call, where in self._uses.items():
             if call not in self._answered:
-                raise InvalidRequest(
-                    f"`{where}`: the call {call!r} has no result. Send a tool_result with this tool_use_id "
+                raise InvalidRequest.at(
+                    where,
+                    f": the call {call!r} has no result. Send a tool_result with this tool_use_id "
                     "in the next message.",
-                    param=where,
                 )
         last = self.items[-1] if self.items else {}
         if last.get("role") == "assistant":
             self._read.begun = "".join(part["text"] for part in last["content"])
             if not self._read.begun.strip():
                 where = self._read.places[-1]
-                raise InvalidRequest(
-                    f"`{where}`: the text that the answer begins with is empty. Leave the message out.",
-                    param=where,
+                raise InvalidRequest.at(
+                    where, ": the text that the answer begins with is empty. Leave the message out."
                 )
             self.items.pop()
 
@@ -233,10 +230,10 @@ class _Conversation:
         kind = block.get("type")
         reader = _READERS.get((self._role, str(kind)))
         if reader is None:
-            raise UnsupportedField(
-                f"`{where}.type`: a message of the {self._role} cannot have blocks of type {kind!r} here. "
+            raise UnsupportedField.at(
+                f"{where}.type",
+                f": a message of the {self._role} cannot have blocks of type {kind!r} here. "
                 "Leave the block out.",
-                param=f"{where}.type",
             )
         reader(self, block, where)
 
@@ -286,10 +283,10 @@ class _Conversation:
             parts, places = [{"type": "input_text", "text": "Error:"}, *parts], [where, *places]
         call = text_field(block, "tool_use_id", where)
         if call not in self._uses:
-            raise InvalidRequest(
-                f"`{where}.tool_use_id`: no tool_use with the id {call!r} comes before this result. Send the "
+            raise InvalidRequest.at(
+                f"{where}.tool_use_id",
+                f": no tool_use with the id {call!r} comes before this result. Send the "
                 "assistant's message that has it too.",
-                param=f"{where}.tool_use_id",
             )
         self._answered.add(call)
         self._add({"type": "function_call_output", "call_id": call, "output": parts}, where, places)
@@ -318,7 +315,7 @@ class _Conversation:
         self._flush()
         name, inputs = text_field(block, "name", where), block.get("input")
         if not isinstance(inputs, dict):
-            raise InvalidRequest(f"`{where}.input` must be an object.", param=f"{where}.input")
+            raise InvalidRequest.at(f"{where}.input", "must be an object.")
         call_id = text_field(block, "id", where)
         self._uses[call_id] = where
         call = {"type": "function_call", "call_id": call_id, "name": name}
@@ -333,9 +330,8 @@ class _Conversation:
         self._flush()
         call_id = text_field(block, "tool_use_id", where)
         if call_id not in self._calls:
-            raise InvalidRequest(
-                f"`{where}.tool_use_id`: no call {call_id!r} comes before this result.",
-                param=f"{where}.tool_use_id",
+            raise InvalidRequest.at(
+                f"{where}.tool_use_id", f": no call {call_id!r} comes before this result."
             )
         call, at = self._calls.pop(call_id)
         self._add(item_of(call, block, at, self._sealer), at)

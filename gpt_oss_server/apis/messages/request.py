@@ -109,7 +109,7 @@ def parse_message(body: object) -> CreateMessage:
     request = read_body(body, CreateMessage, _EXAMPLE)
     check_stops(request.stops, "stop_sequences")
     if any(not stop.strip() for stop in request.stops):
-        raise InvalidRequest("`stop_sequences` must not have an empty text.", param="stop_sequences")
+        raise InvalidRequest.at("stop_sequences", "must not have an empty text.")
     return request
 
 

@@ -93,10 +93,10 @@ class LaterTools:
         elif kind == "tool_definition" and isinstance(definition, dict) and _kind(definition)[0] == "custom":
             self._found.append(_function(definition, f"{where}.definition"))
         else:
-            raise UnsupportedField(
-                f"`{where}` must be a tool_reference, or the tool_definition of a custom tool. Declare other "
+            raise UnsupportedField.at(
+                where,
+                "must be a tool_reference, or the tool_definition of a custom tool. Declare other "
                 "tools in `tools` or `mcp_servers`.",
-                param=where,
             )
 
     def take(self) -> list[Tool]:
@@ -123,7 +123,7 @@ def read_tools(tools: Sequence[Any], servers: Sequence[Any], container: Any) -> 
     for index, tool in enumerate(tools):
         where = f"tools[{index}]"
         if not isinstance(tool, dict):
-            raise InvalidRequest(f"`{where}` must be an object, but is {json_type(tool)}.", param=where)
+            raise InvalidRequest.at(where, f"must be an object, but is {json_type(tool)}.")
         kind, date = _kind(tool)
         if kind == "mcp_toolset" or kind in _LEFT_OUT:
             continue
@@ -146,10 +146,10 @@ def read_tools(tools: Sequence[Any], servers: Sequence[Any], container: Any) -> 
             function = {"type": "function", "name": text_field(tool, "name", where)}
             read.append(({**function, "description": about, "parameters": schema}, where))
         else:
-            raise UnsupportedField(
-                f"`{where}.type`: tools of type {tool.get('type')!r} are not served. Declare a custom tool "
+            raise UnsupportedField.at(
+                f"{where}.type",
+                f": tools of type {tool.get('type')!r} are not served. Declare a custom tool "
                 "with an input_schema.",
-                param=f"{where}.type",
             )
     for index, server in enumerate(servers):
         where = f"mcp_servers[{index}]"
@@ -177,9 +177,7 @@ def _kind(tool: Tool) -> tuple[str, str]:
 def _function(tool: Tool, where: str) -> Tool:
     schema = tool.get("input_schema")
     if not isinstance(schema, dict):
-        raise InvalidRequest(
-            f"`{where}.input_schema` must be a JSON schema object.", param=f"{where}.input_schema"
-        )
+        raise InvalidRequest.at(f"{where}.input_schema", "must be a JSON schema object.")
     about = tool.get("description")
     if examples := tool.get("input_examples"):
         shown = "\n".join(json.dumps(example, ensure_ascii=False) for example in examples)
@@ -201,10 +199,10 @@ def _hosted(tool: Tool, kind: str, where: str, container: Any) -> Tool:
     if kind == _FILES:
         return {**tool, "shown_as_pages": True}
     if tool.get("max_content_tokens") is not None or tool.get("url_sources") is not None:
-        raise UnsupportedField(
-            f"`{where}`: the browser shows pages in views of its own length, from all sources. Leave "
+        raise UnsupportedField.at(
+            where,
+            ": the browser shows pages in views of its own length, from all sources. Leave "
             "max_content_tokens and url_sources out.",
-            param=where,
         )
     filters = {key: tool[key] for key in ("allowed_domains", "blocked_domains") if tool.get(key)}
     location = {"user_location": tool["user_location"]} if tool.get("user_location") else {}
@@ -213,7 +211,7 @@ def _hosted(tool: Tool, kind: str, where: str, container: Any) -> Tool:
 
 def _mcp(server: Any, where: str, toolsets: Mapping[Any, Tool]) -> Tool:
     if not isinstance(server, dict):
-        raise InvalidRequest(f"`{where}` must be an object, but is {json_type(server)}.", param=where)
+        raise InvalidRequest.at(where, f"must be an object, but is {json_type(server)}.")
     name = text_field(server, "name", where)
     read: Tool = {
         "type": "mcp",
@@ -232,10 +230,10 @@ def _mcp(server: Any, where: str, toolsets: Mapping[Any, Tool]) -> Tool:
         if default:
             off = ", ".join(repr(tool) for tool in configs if tool not in named)
             if off:
-                raise UnsupportedField(
-                    f"`{where}`: {off} cannot be switched off alone. Set default_config.enabled to false, "
+                raise UnsupportedField.at(
+                    where,
+                    f": {off} cannot be switched off alone. Set default_config.enabled to false, "
                     "and enable the tools that the model may call.",
-                    param=where,
                 )
         else:
             allowed = list(named)
@@ -255,8 +253,5 @@ def read_choice(choice: Mapping[str, Any] | None, tools: Sequence[Tool]) -> Tool
     elif kind in ("auto", "any", "none"):
         wanted = {"any": "required"}.get(kind, kind)
     else:
-        raise InvalidRequest(
-            f"`tool_choice.type` must be 'auto', 'any', 'tool' or 'none', not {kind!r}.",
-            param="tool_choice.type",
-        )
+        raise InvalidRequest.at("tool_choice.type", f"must be 'auto', 'any', 'tool' or 'none', not {kind!r}.")
     return {"tool_choice": wanted, "parallel_tool_calls": parallel}

@@ -117,11 +117,11 @@ def _texts(given: str | list[Any]) -> list[str]:
     if isinstance(given, str):
         return [given]
     if not 0 < len(given) <= _MOST:
-        raise InvalidRequest(f"`input` has {len(given):,} entries, and may have 1 to {_MOST}.", param="input")
+        raise InvalidRequest.at("input", f"has {len(given):,} entries, and may have 1 to {_MOST}.")
     if all(isinstance(each, str) for each in given):
         return given
     if any(isinstance(each, str) for each in given):
-        raise InvalidRequest("`input` must be texts, or the parts of one text, not both.", param="input")
+        raise InvalidRequest.at("input", "must be texts, or the parts of one text, not both.")
     return [text_of(given, "input")]
 
 

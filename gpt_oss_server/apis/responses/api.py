@@ -135,7 +135,7 @@ def _sequence_number(given: str | None) -> int:
     if given in (None, "-1"):  # clients of OpenAI's begin there
         return -1
     if (number := whole_number(given)) is None:
-        raise InvalidRequest("`starting_after` must be the number of an event.", param="starting_after")
+        raise InvalidRequest.at("starting_after", "must be the number of an event.")
     return number
 
 

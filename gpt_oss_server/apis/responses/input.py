@@ -108,7 +108,7 @@ def read_input(
     at, listed, before_call = "", dict[int, Item](), _before_calls(items)
     for index, item in in_order_of_calls(items, calls=_call_ids, answers=_answered_call, past=recipients):
         if conversation.compacts:
-            raise InvalidRequest(f"`{at}`: a compaction_trigger must be the last item.", param=at)
+            raise InvalidRequest.at(at, ": a compaction_trigger must be the last item.")
         if index in answers.replaced:
             continue
         at = f"{where}[{index}]"
@@ -150,7 +150,7 @@ def _read_item(kinds: Kinds, item: Any, where: str, conversation: Conversation) 
     if isinstance(item, str):  # some clients send a list of plain strings
         item = {"type": "message", "role": "user", "content": item}
     if not isinstance(item, dict):
-        raise InvalidRequest(f"`{where}` must be an item object, but is {json_type(item)}.", param=where)
+        raise InvalidRequest.at(where, f"must be an item object, but is {json_type(item)}.")
     kind = item.get("type") or ("message" if "role" in item else None)
     if kind is None:
         raise InvalidRequest(
@@ -159,12 +159,11 @@ def _read_item(kinds: Kinds, item: Any, where: str, conversation: Conversation) 
         )
     for key in ("id", "status", "phase", "namespace"):
         if item.get(key) is not None and not isinstance(item[key], str):
-            raise InvalidRequest(f"`{where}.{key}` must be a string.", param=f"{where}.{key}")
+            raise InvalidRequest.at(f"{where}.{key}", "must be a string.")
     known = kinds.item_type(kind)
     if known is None:
-        raise UnsupportedField(
-            f"`{where}.type`: items of type {kind!r} are not served by this server. Leave the item out.",
-            param=f"{where}.type",
+        raise UnsupportedField.at(
+            f"{where}.type", f": items of type {kind!r} are not served by this server. Leave the item out."
         )
     known.read(item, where, conversation)
     conversation.leads = conversation.leads and _stays_in_head(kinds, item)

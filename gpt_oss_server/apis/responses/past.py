@@ -119,13 +119,13 @@ def _is_reference(item: Any) -> bool:
 async def _referred(reference: Mapping[str, Any], where: str, store: Responses) -> Mapping[str, Any]:
     item_id = reference.get("id")
     if not isinstance(item_id, str) or not item_id:
-        raise InvalidRequest(f"`{where}.id` must be the id of an item, e.g. 'msg_…'.", param=f"{where}.id")
+        raise InvalidRequest.at(f"{where}.id", "must be the id of an item, e.g. 'msg_…'.")
     item = await store.item(item_id)
     if item is None:
-        raise ItemNotFound(
-            f"`{where}`: no item with id {item_id!r} is stored. Items are not kept where store=false, and "
+        raise ItemNotFound.at(
+            where,
+            f": no item with id {item_id!r} is stored. Items are not kept where store=false, and "
             "expire with their response. Send the item itself.",
-            param=where,
         )
     return item
 

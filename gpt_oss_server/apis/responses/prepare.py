@@ -102,7 +102,7 @@ def prepare(
     earlier = without_cut_results(past.history, waiting, conversation.answered, work.model.renderer)
     history = since_compaction((*earlier, *conversation.segments))
     if not history:
-        raise InvalidRequest("`input` is empty: send at least one message.", param="input")
+        raise InvalidRequest.at("input", "is empty: send at least one message.")
     check_answered(past.recipients, waiting, conversation.answered)
     preparing = _Preparing(
         request, past, tools, hosted, work, context, conversation, counts=counts, begun=begun

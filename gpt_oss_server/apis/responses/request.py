@@ -226,18 +226,17 @@ def without_compaction(request: CreateResponse) -> CreateResponse:
 
 def _check_whole(request: CreateResponse) -> None:
     if isinstance(request.conversation, dict) and not isinstance(request.conversation.get("id"), str):
-        raise InvalidRequest("`conversation.id` must be a string.", param="conversation.id")
+        raise InvalidRequest.at("conversation.id", "must be a string.")
     if request.conversation is not None and request.previous_response_id is not None:
         raise InvalidRequest(
             "`previous_response_id` and `conversation` exclude each other: a conversation knows its past.",
             param="conversation",
         )
     if request.input is None and request.previous_response_id is None and request.conversation is None:
-        raise InvalidRequest("`input` is missing: send a string or a list of items.", param="input")
+        raise InvalidRequest.at("input", "is missing: send a string or a list of items.")
     if request.background and request.store is False:
-        raise InvalidRequest(
-            "`background` needs a stored response, to be fetched later: leave `store` out, or send true.",
-            param="background",
+        raise InvalidRequest.at(
+            "background", "needs a stored response, to be fetched later: leave `store` out, or send true."
         )
     check_metadata(request.metadata)
     check_bias(request.logit_bias)
@@ -253,7 +252,6 @@ def check_included(names: Iterable[str], kinds: Kinds) -> None:
     known = includable(kinds)
     for name in names:
         if name not in known:
-            raise InvalidRequest(
-                f"`include` does not know {name!r:.80}. It knows: {', '.join(sorted(known))}.",
-                param="include",
+            raise InvalidRequest.at(
+                "include", f"does not know {name!r:.80}. It knows: {', '.join(sorted(known))}."
             )

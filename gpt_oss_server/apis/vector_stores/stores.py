@@ -141,7 +141,7 @@ class StoresApi:
         queries = [wanted.query] if isinstance(wanted.query, str) else wanted.query
         if len(queries) > _MOST_QUERIES or sum(map(len, queries)) > _LONGEST_QUERY:
             bounds = f"{_MOST_QUERIES} texts, of {_LONGEST_QUERY:,} characters together,"
-            raise InvalidRequest(f"`query` may have {bounds} at most.", param="query")
+            raise InvalidRequest.at("query", f"may have {bounds} at most.")
         ranking = read_ranking(wanted.ranking_options, "ranking_options")
         embeds = self._stores.embeddings is not None
         check_ranking(ranking, embeds=embeds, param="ranking_options.hybrid_search")
@@ -167,7 +167,7 @@ class StoresApi:
     async def attach_many(self, store_id: str, body: object) -> Shown:
         wanted, batch = read_body(body, AttachMany, '{"file_ids": ["file_…"]}'), self._ids("vsfb")
         if not (entries := await self._entries(wanted, batch)):
-            raise InvalidRequest("`file_ids` is empty: name at least one file.", param="file_ids")
+            raise InvalidRequest.at("file_ids", "is empty: name at least one file.")
         await self._attach(store_id, entries)
         return await self.batch(store_id, batch)
 
@@ -182,7 +182,7 @@ class StoresApi:
     async def _files(self, store_id: str, batch: str, query: Mapping[str, str]) -> Shown:
         most, after, status = limit_of(query), query.get("after"), query.get("filter")
         if status not in (None, *STATUSES):
-            raise InvalidRequest(f"`filter` must be one of {', '.join(STATUSES)}.", param="filter")
+            raise InvalidRequest.at("filter", f"must be one of {', '.join(STATUSES)}.")
         order = newest_first(query)
         found = await self._stores.entries(
             store_id, after, most + 1, newest_first=order, status=status, batch=batch
@@ -256,7 +256,7 @@ class StoresApi:
         )
         if overlap > size // 2:
             where = "chunking_strategy.static.chunk_overlap_tokens"
-            raise InvalidRequest(f"`{where}` may be half of a passage at most.", param=where)
+            raise InvalidRequest.at(where, "may be half of a passage at most.")
         attributes = read_attributes(wanted.attributes, "attributes")
         return Entry(file.id, file.filename, self._now(), size, overlap, static is None, attributes, batch)
 

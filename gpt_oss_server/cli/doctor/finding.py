@@ -1,4 +1,7 @@
-"""A finding of a check, and how checks run: concurrently, each within its time."""
+"""A finding of a check, and how checks run: concurrently, each within its time.
+
+The sentence of a `SettingsError` or `CommandLineError` that a check raises is its finding.
+"""
 
 import asyncio
 import logging
@@ -6,7 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpt_oss_server.settings import Settings
+from gpt_oss_server.cli.terminal.console import CommandLineError
+from gpt_oss_server.settings import Settings, SettingsError
 
 SECONDS = 120.0  # of one check: compiling a kernel for the first time takes most of it
 _log = logging.getLogger(__name__)
@@ -58,6 +62,8 @@ async def _checked(name: str, check: Check, settings: Settings, seconds: float) 
     except TimeoutError:
         advice = "Run doctor again when the machine is less busy; if it stays so, what is checked hangs."
         return missing(f"The check did not end within {seconds:g} s.", advice, needed=True)
+    except (SettingsError, CommandLineError) as error:
+        return missing(str(error), needed=True)
     except Exception as error:  # a check must not hide the findings of the others
         _log.debug("The check %s failed.", name, exc_info=True)
         sentence = f"The check failed: {type(error).__name__}: {error}"

@@ -11,7 +11,6 @@ from dataclasses import replace
 from gpt_oss_server.cli.doctor.finding import Check, Finding, missing, ok
 from gpt_oss_server.cli.server.http_server import connection_limits, listen
 from gpt_oss_server.cli.server.tools import count_tools, hosted_tool
-from gpt_oss_server.cli.terminal.console import CommandLineError
 from gpt_oss_server.embeddings import EndpointFailed, probed
 from gpt_oss_server.http.connections.tls import tls_of
 from gpt_oss_server.ids import random_ids
@@ -113,10 +112,7 @@ async def embeddings(settings: Settings) -> Finding:
 async def store(settings: Settings) -> Finding:
     """Stores a response, reads it and deletes it."""
     shown = without_secrets(settings.store)
-    try:
-        stores = await asyncio.to_thread(open_stores, settings)
-    except SettingsError as error:
-        return missing(str(error), needed=True)
+    stores = await asyncio.to_thread(open_stores, settings)
     response_id = random_ids("resp")
     try:
         await stores.responses.put(StoredResponse({"id": response_id, "output": []}))
@@ -164,10 +160,7 @@ async def keys(settings: Settings) -> Finding:
         problem = f"The server needs no key, and --host {settings.host} lets other machines reach it."
         advice = "--api-key-file FILE, or keys in the variable GPT_OSS_SERVER_API_KEY."
         return missing(problem, advice, needed=False)
-    try:
-        owners = keyring_of(settings, known_kinds()).owners
-    except SettingsError as error:
-        return missing(str(error), needed=True)
+    owners = keyring_of(settings, known_kinds()).owners
     sentence = f"{_count(len(owners), 'key')} of {_count(len(set(owners)), 'owner')}."
     file = settings.api_key_file
     if file is not None and file_of(file, "--api-key-file").stat().st_mode & stat.S_IROTH:
@@ -181,10 +174,7 @@ def _count(number: int, what: str) -> str:
 
 
 async def tls(settings: Settings) -> Finding:
-    try:
-        certificate = tls_of(settings)
-    except SettingsError as error:
-        return missing(str(error), needed=True)
+    certificate = tls_of(settings)
     if certificate is None:
         advice = "With --tls-cert and --tls-key, or a proxy in front, it speaks HTTPS."
         return missing("The server would speak plain HTTP.", advice, needed=False)
@@ -193,12 +183,9 @@ async def tls(settings: Settings) -> Finding:
 
 async def port(settings: Settings) -> Finding:
     """Listens, for a moment."""
-    try:
-        with listen(settings.host, settings.port) as listener:
-            listener.listen()
-            host, number = listener.getsockname()[:2]
-    except CommandLineError as error:
-        return missing(str(error), needed=True)
+    with listen(settings.host, settings.port) as listener:
+        listener.listen()
+        host, number = listener.getsockname()[:2]
     count, wanted = connection_limits(settings).count, settings.max_connections
     sentence = f"The server can listen on {host}, port {number}, for {count} connections."
     if count < wanted:

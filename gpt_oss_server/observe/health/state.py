@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 
 from gpt_oss_server.models.model import Model
+from gpt_oss_server.stores.repeated import Repeated
 from inference.engine import (
     Checked,
     ContextOverflow,
@@ -53,11 +54,11 @@ class Health:
     def start(self) -> None:
         """Call it in the event loop."""
         for engine in self._engines:
-            engine.start()
+            engine.repeated.start()
 
     async def close(self) -> None:
         for engine in self._engines:
-            await engine.close()
+            await engine.repeated.close()
 
     async def look(self) -> None:
         """Checks each engine once."""
@@ -76,9 +77,8 @@ class EngineHealth:
     def __init__(self, model: Model, on_lost: Callable[[], None], *, interval: float) -> None:
         self._condition, self._engine, self._on_lost = model.condition, model.engine, on_lost
         self._name = model.name
-        self._interval = interval
         self._failed = 0  # checks in a row
-        self._task: asyncio.Task[None] | None = None
+        self.repeated = Repeated(self.look, interval, f"The engine of {model.name} could not be checked")
 
     @property
     def problem(self) -> str | None:
@@ -88,16 +88,6 @@ class EngineHealth:
     @property
     def lost(self) -> bool:
         return self._failed >= _FOR_GOOD
-
-    def start(self) -> None:
-        """Call it in the event loop."""
-        self._task = asyncio.create_task(self._look_repeatedly())
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
 
     async def look(self) -> None:
         """Checks the engine once."""
@@ -121,12 +111,8 @@ class EngineHealth:
         self._failed += 1
         if self._failed == _FOR_GOOD:
             self._on_lost()
-
-    async def _look_repeatedly(self) -> None:
-        while True:
-            failed_once = 0 < self._failed < _FOR_GOOD
-            await asyncio.sleep(min(self._interval, _AGAIN) if failed_once else self._interval)
-            await self.look()
+        elif self._failed < _FOR_GOOD:
+            asyncio.get_running_loop().call_later(_AGAIN, self.repeated.wake)
 
 
 _OF_THE_REQUEST = (ContextOverflow, EngineBusy, EngineClosed)

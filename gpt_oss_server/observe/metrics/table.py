@@ -89,57 +89,43 @@ OUTPUT_SIZE = _histogram("request_output_tokens", "The output tokens of a reques
 
 # --- the engine ----------------------------------------------------------------------------------------
 
-RUNNING = _gauge("requests_running", "Generations that the engine computes.", "model")
-WAITING = _gauge("requests_waiting", "Generations that wait for the engine.", "model")
-KV_USAGE = _gauge(
-    "kv_usage_ratio", "The share of the memory for keys and values in use, from 0 to 1.", "model"
-)
-CACHE_QUERIES = _counter(
-    "prefix_cache_queries", "Prompt tokens that were looked up in the prefix cache.", "model"
-)
-CACHE_HITS = _counter("prefix_cache_hits", "Prompt tokens that were found there.", "model")
-PREEMPTIONS = _counter(
-    "preemptions", "Sequences that gave their memory back, to be computed again later.", "model"
-)
-STEPS = _counter("engine_steps", "Steps of the model.", "model")
-FAILED_STEPS = _counter("engine_failed_steps", "Steps of the model that failed.", "model")
-DRAFTED = _counter("drafted_tokens", "Tokens that were guessed (--speculation).", "model")
-ACCEPTED = _counter("accepted_tokens", "Guessed tokens that were right.", "model")
-
-FROM_DISK = _counter(
-    "cache_restored_from_disk", "Prompt tokens that were restored from the folder (--cache-dir).", "model"
-)
-FROM_MEMORY = _counter(
-    "cache_restored_from_memory", "Those restored from the machine's memory (--cache-memory).", "model"
-)
-CACHE_READ = _counter("cache_read_bytes", "Bytes of keys and values that were restored.", "model")
-CACHE_WRITTEN = _counter("cache_written_bytes", "Bytes that were written to the folder.", "model")
-CACHE_SAVED = _counter(
-    "cache_saved_seconds", "What computing the restored tokens would have taken, less the restoring.", "model"
-)
-CACHE_DISK = _gauge("cache_disk_bytes", "The size of the folder, other models' part included.", "model")
-CACHE_MEMORY = _gauge("cache_memory_bytes", "What the cache holds in the machine's memory.", "model")
-CACHE_QUEUED = _gauge("cache_queued", "Packs of blocks that wait to be written.", "model")
-
 ENGINE: dict[str, Figure] = {
-    "running": RUNNING,
-    "waiting": WAITING,
-    "kv_usage": KV_USAGE,
-    "prompt_tokens": CACHE_QUERIES,
-    "cached_tokens": CACHE_HITS,
-    "preemptions": PREEMPTIONS,
-    "steps": STEPS,
-    "failed_steps": FAILED_STEPS,
-    "drafted_tokens": DRAFTED,
-    "accepted_tokens": ACCEPTED,
-    "restored_from_disk": FROM_DISK,
-    "restored_from_memory": FROM_MEMORY,
-    "cache_read_bytes": CACHE_READ,
-    "cache_written_bytes": CACHE_WRITTEN,
-    "cache_saved_seconds": CACHE_SAVED,
-    "cache_disk_bytes": CACHE_DISK,
-    "cache_memory_bytes": CACHE_MEMORY,
-    "cache_queued": CACHE_QUEUED,
+    "running": _gauge("requests_running", "Generations that the engine computes.", "model"),
+    "waiting": _gauge("requests_waiting", "Generations that wait for the engine.", "model"),
+    "kv_usage": _gauge(
+        "kv_usage_ratio", "The share of the memory for keys and values in use, from 0 to 1.", "model"
+    ),
+    "prompt_tokens": _counter(
+        "prefix_cache_queries", "Prompt tokens that were looked up in the prefix cache.", "model"
+    ),
+    "cached_tokens": _counter("prefix_cache_hits", "Prompt tokens that were found there.", "model"),
+    "preemptions": _counter(
+        "preemptions", "Sequences that gave their memory back, to be computed again later.", "model"
+    ),
+    "steps": _counter("engine_steps", "Steps of the model.", "model"),
+    "failed_steps": _counter("engine_failed_steps", "Steps of the model that failed.", "model"),
+    "drafted_tokens": _counter("drafted_tokens", "Tokens that were guessed (--speculation).", "model"),
+    "accepted_tokens": _counter("accepted_tokens", "Guessed tokens that were right.", "model"),
+    "restored_from_disk": _counter(
+        "cache_restored_from_disk", "Prompt tokens that were restored from the folder (--cache-dir).", "model"
+    ),
+    "restored_from_memory": _counter(
+        "cache_restored_from_memory", "Those restored from the machine's memory (--cache-memory).", "model"
+    ),
+    "cache_read_bytes": _counter("cache_read_bytes", "Bytes of keys and values that were restored.", "model"),
+    "cache_written_bytes": _counter("cache_written_bytes", "Bytes that were written to the folder.", "model"),
+    "cache_saved_seconds": _counter(
+        "cache_saved_seconds",
+        "What computing the restored tokens would have taken, less the restoring.",
+        "model",
+    ),
+    "cache_disk_bytes": _gauge(
+        "cache_disk_bytes", "The size of the folder, other models' part included.", "model"
+    ),
+    "cache_memory_bytes": _gauge(
+        "cache_memory_bytes", "What the cache holds in the machine's memory.", "model"
+    ),
+    "cache_queued": _gauge("cache_queued", "Packs of blocks that wait to be written.", "model"),
 }
 """The engine's measures, by the names that it gives them: they are read when Prometheus asks."""
 
@@ -193,5 +179,6 @@ LOOP_LAG = _histogram(
 )
 SOCKETS = _gauge("websocket_connections", "Open WebSockets.")
 
-TABLE: tuple[Figure, ...] = tuple(row for row in list(globals().values()) if isinstance(row, Figure))
+_parts = [part.values() if part is ENGINE else (part,) for part in list(globals().values())]
+TABLE: tuple[Figure, ...] = tuple(row for part in _parts for row in part if isinstance(row, Figure))
 """All rows, in the order of this file."""

@@ -13,12 +13,12 @@ REASON = "finished_reason"
 ENGINE = "0"
 
 NAMES: dict[Figure, str] = {
-    table.RUNNING: "num_requests_running",
-    table.WAITING: "num_requests_waiting",
-    table.KV_USAGE: "kv_cache_usage_perc",
-    table.CACHE_QUERIES: "prefix_cache_queries",
-    table.CACHE_HITS: "prefix_cache_hits",
-    table.PREEMPTIONS: "num_preemptions",
+    table.ENGINE["running"]: "num_requests_running",
+    table.ENGINE["waiting"]: "num_requests_waiting",
+    table.ENGINE["kv_usage"]: "kv_cache_usage_perc",
+    table.ENGINE["prompt_tokens"]: "prefix_cache_queries",
+    table.ENGINE["cached_tokens"]: "prefix_cache_hits",
+    table.ENGINE["preemptions"]: "num_preemptions",
     table.PROMPT_TOKENS: "prompt_tokens",
     table.OUTPUT_TOKENS: "generation_tokens",
     table.FIRST_TOKEN: "time_to_first_token_seconds",

@@ -15,14 +15,14 @@ import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.stores.documents.rows import delete_entries_of_file
 from gpt_oss_server.stores.files import FileLost, NewFile, NoRoom, StoredFile, Upload
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
-from gpt_oss_server.stores.sql.database import Database, Transaction
-from gpt_oss_server.stores.sql.owned import LIVE, Owned, rows_after
+from gpt_oss_server.stores.sql.database import Database, Transaction, Value
+from gpt_oss_server.stores.sql.owned import LIVE, Owned
 
 PIECE = 2**20  # bytes
 _ARRIVING = 3600.0  # seconds without a piece after which what has arrived is deleted
@@ -68,10 +68,7 @@ class Files(Owned):
         last byte: some requests name the purpose only then.
         """
         key = key_of(new.id)
-        row = (key, self._owner, upload, new.purpose, _ARRIVING, b"")
-        columns = "id, owner, kind, upload, purpose, size, expires_at, body"
-        sql = f"INSERT INTO files ({columns}) VALUES (?, ?, 'begun', ?, ?, 0, {{now}} + ?, ?)"
-        await self.database.write(lambda tx: tx.run(sql, *row))
+        await self._begin(key, "begun", upload, new.purpose, _ARRIVING, b"")
         digest, size, number = hashlib.sha256(), 0, 0
         try:
             async for piece in _pieces(content):
@@ -94,6 +91,11 @@ class Files(Owned):
         if not await self.database.write(lambda tx: tx.run(sql, *values), durable=True):
             raise FileLost(new.id)
         return stored
+
+    async def _begin(self, key: str, *row: Value) -> None:
+        columns = "id, owner, kind, upload, purpose, expires_at, body, size"
+        sql = f"INSERT INTO files ({columns}) VALUES (?, ?, ?, ?, ?, {{now}} + ?, ?, 0)"
+        await self.database.write(lambda tx: tx.run(sql, key, self._owner, *row))
 
     async def _append(self, key: str, number: int, piece: bytes, room: int | None) -> None:
         if self._folder is not None:
@@ -138,15 +140,8 @@ class Files(Owned):
     ) -> list[StoredFile] | None:
         """At most `most` files that follow the one with the id `after`; None: there is no such."""
         only = f"kind = 'file' AND purpose = COALESCE(?, purpose) AND {LIVE}"
-
-        def work(tx: Transaction) -> list[StoredFile] | None:
-            place, values = (self._owner, after, most), (purpose,)
-            rows = rows_after(
-                tx, "files", "body", *place, newest_first=newest_first, only=only, values=values
-            )
-            return None if rows is None else [StoredFile(**from_bytes(body)) for [body] in rows]
-
-        return await self.database.read(work)
+        how: dict[str, Any] = {"newest_first": newest_first, "only": only, "values": (purpose,)}
+        return await self._page(_stored, "body", "files", after, most, **how)
 
     async def delete(self, file_id: str) -> bool:
         """Returns whether the file existed."""
@@ -159,18 +154,15 @@ class Files(Owned):
 
     async def begin_upload(self, upload: Upload) -> None:
         lasts = upload.expires_at - upload.created_at
-        row = (key_of(upload.id), self._owner, upload.purpose, lasts, to_bytes(asdict(upload)))
-        columns = "id, owner, kind, upload, purpose, size, expires_at, body"
-        sql = f"INSERT INTO files ({columns}) VALUES (?, ?, 'upload', '', ?, 0, {{now}} + ?, ?)"
-        await self.database.write(lambda tx: tx.run(sql, *row))
+        await self._begin(key_of(upload.id), "upload", "", upload.purpose, lasts, to_bytes(asdict(upload)))
 
     async def get_upload(self, upload_id: str) -> Upload | None:
         return await self.database.read(lambda tx: _upload(tx, self._owner, upload_id))
 
     async def parts(self, upload_id: str) -> list[StoredFile]:
         sql = "SELECT body FROM files WHERE upload = ? AND owner = ? AND kind = 'part' ORDER BY position"
-        rows = await self.database.read(lambda tx: tx.rows(sql, key_of(upload_id), self._owner))
-        return [StoredFile(**from_bytes(body)) for [body] in rows]
+        key = key_of(upload_id)
+        return await self.database.read(lambda tx: [_stored(tx, *r) for r in tx.rows(sql, key, self._owner)])
 
     async def end_upload(self, upload_id: str, status: str) -> Upload | None:
         """Ends a pending upload, and deletes its parts; None: there is no such."""
@@ -232,6 +224,10 @@ class Files(Owned):
 def _used(tx: Transaction, owner: str | None) -> int:
     where, values = ("", ()) if owner is None else (" WHERE owner = ?", (owner,))
     return int(tx.rows(f"SELECT COALESCE(SUM(size), 0) FROM files{where}", *values)[0][0])
+
+
+def _stored(tx: Transaction, body: bytes) -> StoredFile:
+    return StoredFile(**from_bytes(body))
 
 
 def _upload(tx: Transaction, owner: str, upload_id: str) -> Upload | None:

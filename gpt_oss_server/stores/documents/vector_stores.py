@@ -21,8 +21,8 @@ from gpt_oss_server.stores.documents.rows import (
 )
 from gpt_oss_server.stores.documents.search import SearchedStores
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
-from gpt_oss_server.stores.sql.database import Transaction, Value
-from gpt_oss_server.stores.sql.owned import LIVE, rows_after
+from gpt_oss_server.stores.sql.database import Row, Transaction, Value
+from gpt_oss_server.stores.sql.owned import LIVE
 from gpt_oss_server.stores.vector_stores import (
     Attributes,
     Claimed,
@@ -81,15 +81,8 @@ class VectorStores(SearchedStores):
 
     async def page(self, after: str | None, most: int, *, newest_first: bool) -> list[VectorStore] | None:
         """At most `most` stores that follow the one with the id `after`; None: there is no such."""
-
-        def work(tx: Transaction) -> list[VectorStore] | None:
-            place = (self._owner, after, most)
-            rows = rows_after(
-                tx, "vector_stores", "position, body", *place, newest_first=newest_first, only=LIVE
-            )
-            return None if rows is None else [_counted(tx, *row) for row in rows]
-
-        return await self.database.read(work)
+        place = ("vector_stores", after, most)
+        return await self._page(_counted, "position, body", *place, newest_first=newest_first, only=LIVE)
 
     async def delete(self, store_id: str) -> bool:
         def work(tx: Transaction) -> bool:
@@ -152,6 +145,12 @@ class VectorStores(SearchedStores):
 
         return await self.database.read(work)
 
+    def _file_rows(self, tx: Transaction, store_id: str, file_id: str) -> list[Row]:
+        """The position and the columns `ENTRY` of a file, if the store has it."""
+        sql = f"SELECT position, {ENTRY} FROM entries WHERE store = ? AND file = ?"
+        store = self._position(tx, store_id)
+        return [] if store is None else tx.rows(sql, store, key_of(file_id))
+
     async def batch(self, store_id: str, batch_id: str) -> Mapping[str, int]:
         """The numbers of the batch's files by status; empty: there is no such batch."""
 
@@ -184,9 +183,7 @@ class VectorStores(SearchedStores):
 
     async def set_attributes(self, store_id: str, file_id: str, attributes: Attributes) -> bool:
         def work(tx: Transaction) -> bool:
-            sql = f"SELECT position, {ENTRY} FROM entries WHERE store = ? AND file = ?"
-            store = self._position(tx, store_id)
-            rows = [] if store is None else tx.rows(sql, store, key_of(file_id))
+            rows = self._file_rows(tx, store_id, file_id)
             for position, *row in rows:
                 changed = replace(entry_of(*row), attributes=attributes)
                 tx.run("UPDATE entries SET body = ? WHERE position = ?", to_bytes(asdict(changed)), position)
@@ -201,9 +198,7 @@ class VectorStores(SearchedStores):
 
         def work(tx: Transaction) -> tuple[Entry, str] | None:
             for store_id in store_ids:
-                sql = f"SELECT position, {ENTRY} FROM entries WHERE store = ? AND file = ?"
-                store = self._position(tx, store_id)
-                for position, *row in [] if store is None else tx.rows(sql, store, key_of(file_id)):
+                for position, *row in self._file_rows(tx, store_id, file_id):
                     parts: list[str] = []
                     end = 0
                     sql = "SELECT start, body FROM passages WHERE entry = ? ORDER BY start"

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Transaction
-from gpt_oss_server.stores.sql.owned import Owned, rows_after
+from gpt_oss_server.stores.sql.owned import Owned
 from gpt_oss_server.stores.sql.sizes import owner_completion_bytes
 
 Completion = dict[str, Any]
@@ -49,13 +49,8 @@ class Completions(Owned):
 
     async def page(self, after: str | None, most: int, *, newest_first: bool) -> list[Completion] | None:
         """At most `most` completions that follow the one with the id `after`; None: there is no such."""
-
-        def work(tx: Transaction) -> list[Completion] | None:
-            place = (self._owner, after, most)
-            rows = rows_after(tx, "completions", "body", *place, newest_first=newest_first)
-            return None if rows is None else [from_bytes(body) for [body] in rows]
-
-        return await self.database.read(work)
+        place = ("completions", after, most)
+        return await self._page(lambda _, body: from_bytes(body), "body", *place, newest_first=newest_first)
 
     async def set_metadata(self, completion_id: str, metadata: Mapping[str, Any]) -> StoredCompletion | None:
         key = key_of(completion_id)

@@ -1,11 +1,13 @@
 """What stores of owners' objects share in a database: the view of one owner, and pages of its rows."""
 
 import copy
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import Self, TypeVar
 
 from gpt_oss_server.stores.sql.codec import key_of
-from gpt_oss_server.stores.sql.database import Database, Row, Transaction, Value
+from gpt_oss_server.stores.sql.database import Database, Transaction, Value
+
+T = TypeVar("T")
 
 LIVE = "(expires_at IS NULL OR expires_at > {now})"
 
@@ -24,29 +26,30 @@ class Owned:
         view._owner = owner
         return view
 
+    async def _page(
+        self,
+        read: Callable[..., T],
+        columns: str,
+        table: str,
+        after: str | None,
+        most: int,
+        *,
+        newest_first: bool = True,
+        only: str = "",
+        values: Sequence[Value] = (),
+    ) -> list[T] | None:
+        """At most `most` of the owner's objects that follow the one with the id `after`; None: there is no
+        such. `read` makes each of the transaction and the columns; `only`, with its values, says which."""
+        order, sign = ("DESC", "<") if newest_first else ("ASC", ">")
 
-def rows_after(
-    tx: Transaction,
-    table: str,
-    columns: str,
-    owner: str,
-    after: str | None,
-    most: int,
-    *,
-    newest_first: bool = True,
-    only: str = "",
-    values: Sequence[Value] = (),
-) -> list[Row] | None:
-    """At most `most` rows of the owner that follow the one with the id `after`; None: there is no such.
+        def work(tx: Transaction) -> list[T] | None:
+            where, given = f"owner = ?{only and f' AND {only}'}", [self._owner, *values]
+            if after is not None:
+                sql = f"SELECT position FROM {table} WHERE id = ? AND owner = ?"
+                if not (rows := tx.rows(sql, key_of(after), self._owner)):
+                    return None
+                where, given = f"{where} AND position {sign} ?", [*given, rows[0][0]]
+            sql = f"SELECT {columns} FROM {table} WHERE {where} ORDER BY position {order} LIMIT ?"
+            return [read(tx, *row) for row in tx.rows(sql, *given, most)]
 
-    `only`, with its values, says which of the rows.
-    """
-    order, sign = ("DESC", "<") if newest_first else ("ASC", ">")
-    where, given = f"owner = ?{only and f' AND {only}'}", [owner, *values]
-    if after is not None:
-        sql = f"SELECT position FROM {table} WHERE id = ? AND owner = ?"
-        if not (rows := tx.rows(sql, key_of(after), owner)):
-            return None
-        where, given = f"{where} AND position {sign} ?", [*given, rows[0][0]]
-    sql = f"SELECT {columns} FROM {table} WHERE {where} ORDER BY position {order} LIMIT ?"
-    return tx.rows(sql, *given, most)
+        return await self.database.read(work)

@@ -31,23 +31,16 @@ def _delete_ended_batch(tx: Transaction, key: str) -> bool:
     return bool(tx.run("DELETE FROM batches WHERE id = ? AND is_open = 0", key))
 
 
-_DELETIONS = (
-    delete_response,
-    delete_conversation,
-    delete_completion,
-    delete_ended,
-    delete_trace,
-    _delete_ended_batch,
+# How an entry of each kind is deleted, its table, and the column by which it is old.
+_KINDS: tuple[tuple[Callable[[Transaction, str], bool], str, str], ...] = (
+    (delete_response, "responses", "stored_at"),
+    (delete_conversation, "conversations", "changed_at"),
+    (delete_completion, "completions", "stored_at"),
+    (delete_ended, "runs", "ended_at"),
+    (delete_trace, "traces", "position"),
+    (_delete_ended_batch, "batches", "CASE WHEN is_open = 0 THEN lease_until END"),
 )
-_RESPONSE, _CONVERSATION, _COMPLETION, _LOG, _TRACE, _BATCH = range(len(_DELETIONS))
-# Table and column, by kind.
-_AGES = {
-    _RESPONSE: ("responses", "stored_at"),
-    _CONVERSATION: ("conversations", "changed_at"),
-    _COMPLETION: ("completions", "stored_at"),
-    _LOG: ("runs", "ended_at"),
-    _BATCH: ("batches", "CASE WHEN is_open = 0 THEN lease_until END"),
-}
+_RESPONSE, _CONVERSATION, _COMPLETION, _LOG, _TRACE, _BATCH = range(len(_KINDS))
 _OLDEST = (  # when it was stored or changed, its kind, id and size
     f"SELECT stored_at, {_RESPONSE}, id, responses.size + links.size FROM responses"
     " JOIN links ON links.position = responses.position ORDER BY stored_at LIMIT ?",
@@ -153,7 +146,7 @@ class Sweeper:
 
 
 def _delete_each(keys: Sequence[_Key], tx: Transaction) -> int:
-    return sum(_DELETIONS[kind](tx, key) for kind, key in keys)
+    return sum(_KINDS[kind][0](tx, key) for kind, key in keys)
 
 
 def _unheld(tx: Transaction) -> int:
@@ -161,13 +154,13 @@ def _unheld(tx: Transaction) -> int:
 
 
 def _aged(kind: int, age: float, tx: Transaction) -> list[_Key]:
-    table, column = _AGES[kind]
+    _, table, column = _KINDS[kind]
     sql = f"SELECT id FROM {table} WHERE {column} <= {{now}} - ? ORDER BY {column} LIMIT ?"
     return [(kind, key) for [key] in tx.rows(sql, age, _PER_LOOK)]
 
 
 def _surplus(kind: int, most: int, tx: Transaction) -> list[_Key]:
-    table, column = _AGES[kind]
+    _, table, column = _KINDS[kind]
     [[count]] = tx.rows(f"SELECT COUNT(*) FROM {table}")
     if count <= most:
         return []

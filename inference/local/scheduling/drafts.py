@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Protocol
 
 LONGEST, SHORTEST = 4, 2  # the number of tokens that must match; longer matches are tried first
 FIRST_PAUSE, LONGEST_PAUSE = 2, 64
@@ -53,23 +52,6 @@ def costs_on_gpu(experts: int, experts_per_token: int) -> DraftCosts:
     return DraftCosts(row=0.58, fading=1 - experts_per_token / experts, even=0.02, guess=0.0, round=0.2)
 
 
-class Drafter(Protocol):
-    """One sequence's source of drafts."""
-
-    def wanted(self, running: int) -> int:
-        """How many tokens the runner should guess after the next step; call it once for each step. `running`:
-        sequences that share the step."""
-
-    def take(self, guesses: Sequence[int]) -> None:
-        """What the runner guessed after a step, perhaps nothing."""
-
-    def draft(self, tokens: Sequence[int], most: int) -> list[int]:
-        """At most `most` tokens that may follow `tokens`, which must extend those of the last call."""
-
-    def learn(self, drafted: int, accepted: int) -> None:
-        """Reports how many of the last draft's tokens were right."""
-
-
 class Pause:
     """Steps without drafts, more after each failure."""
 
@@ -91,22 +73,39 @@ class Pause:
             self._next = min(2 * self._next, LONGEST_PAUSE)
 
 
-class TextDrafter:
+class Drafter:
+    """One sequence's source of drafts; this one has none."""
+
+    def __init__(self) -> None:
+        self._pause = Pause()
+
+    def wanted(self, running: int) -> int:
+        """How many tokens the runner should guess after the next step; call it once for each step. `running`:
+        sequences that share the step."""
+        return 0
+
+    def take(self, guesses: Sequence[int]) -> None:
+        """What the runner guessed after a step, perhaps nothing."""
+
+    def draft(self, tokens: Sequence[int], most: int) -> list[int]:
+        """At most `most` tokens that may follow `tokens`, which must extend those of the last call."""
+        return []
+
+    def learn(self, drafted: int, accepted: int) -> None:
+        """Reports how many of the last draft's tokens were right."""
+        self._pause.learn(drafted, accepted)
+
+
+class TextDrafter(Drafter):
     """Guesses those tokens that followed the same few tokens the last time. This helps when an answer repeats
     its prompt (editing code, quoting a tool)."""
 
     def __init__(self, most: int) -> None:
         """`most`: the largest number of tokens in a draft."""
+        super().__init__()
         self._most = most
         self._ends: list[dict[tuple[int, ...], int]] = [{} for _ in range(SHORTEST, LONGEST + 1)]
         self._indexed = 0
-        self._pause = Pause()
-
-    def wanted(self, running: int) -> int:
-        return 0
-
-    def take(self, guesses: Sequence[int]) -> None:
-        """It asks for none."""
 
     def draft(self, tokens: Sequence[int], most: int) -> list[int]:
         self._index(tokens)
@@ -118,9 +117,6 @@ class TextDrafter:
                 return list(tokens[end : end + min(most, self._most)])
         return []
 
-    def learn(self, drafted: int, accepted: int) -> None:
-        self._pause.learn(drafted, accepted)
-
     def _index(self, tokens: Sequence[int]) -> None:
         """Records where each group of tokens ended last, except for the one at the very end."""
         for end in range(max(self._indexed, SHORTEST), len(tokens)):
@@ -129,17 +125,17 @@ class TextDrafter:
         self._indexed = max(self._indexed, len(tokens))
 
 
-class HeadDrafter:
+class HeadDrafter(Drafter):
     """Passes the runner's guesses on as drafts; wants as many as are likely to be right."""
 
     def __init__(self, most: int, costs: DraftCosts) -> None:
         """`most`: the largest number of tokens in a draft."""
+        super().__init__()
         self._most, self._costs = most, costs
         # Below this chance guesses rest, and few are tried; a sequence alone is what it will often be again.
         self._alone = self._least = costs.worth(1)
         self._guesses: list[int] = []
         self._chance = FIRST_CHANCE  # that a guess is right if those before it are
-        self._pause = Pause()
 
     def wanted(self, running: int) -> int:
         worth = self._costs.worth(running)
@@ -159,27 +155,26 @@ class HeadDrafter:
         for right in [1.0] * accepted + [0.0] * (accepted < drafted):
             self._chance = min(LARGEST_CHANCE, self._chance + LEARNED * (right - self._chance))
         if self._chance < self._least:
-            self._pause.learn(drafted, accepted)
+            super().learn(drafted, accepted)
 
 
-class PredictedDrafter:
+class PredictedDrafter(Drafter):
     """Follows a text that the request expects: where the output leaves it, finds the place where both meet
     again. Where it has none, another drafter may have one."""
 
-    def __init__(self, predicted: Sequence[int], most: int, other: Drafter | None) -> None:
+    def __init__(self, predicted: Sequence[int], most: int, other: Drafter) -> None:
         """`most`: the largest number of tokens in a draft."""
+        super().__init__()
         self.follows = False  # whether the last draft is from the prediction
         self._predicted, self._other = predicted, other
         self._next = 0  # where the prediction goes on if the output follows it
         self._most, self._size = most, min(most, FIRST_PREDICTED)
-        self._pause = Pause()
 
     def wanted(self, running: int) -> int:
-        return 0 if self._other is None or self.follows else self._other.wanted(running)
+        return 0 if self.follows else self._other.wanted(running)
 
     def take(self, guesses: Sequence[int]) -> None:
-        if self._other is not None:
-            self._other.take(guesses)
+        self._other.take(guesses)
 
     def draft(self, tokens: Sequence[int], most: int) -> list[int]:
         end = None if self._pause.passes() else self._place(tokens)
@@ -187,7 +182,7 @@ class PredictedDrafter:
         if end is not None:
             self._next = end
             return list(self._predicted[end : end + min(most, self._size)])
-        return [] if self._other is None else self._other.draft(tokens, most)
+        return self._other.draft(tokens, most)
 
     def _place(self, tokens: Sequence[int]) -> int | None:
         """The end of the longest piece that both have, nearest to what the output has followed."""
@@ -209,10 +204,9 @@ class PredictedDrafter:
 
     def learn(self, drafted: int, accepted: int) -> None:
         if not self.follows:
-            if self._other is not None:
-                self._other.learn(drafted, accepted)
+            self._other.learn(drafted, accepted)
             return
         self._next += accepted + 1
         size = 2 * self._size if accepted == drafted else max(LEAST_PREDICTED, self._size // 2)
         self._size = min(self._most, size)
-        self._pause.learn(drafted, accepted)
+        super().learn(drafted, accepted)

@@ -61,7 +61,7 @@ class SchedulerLimits:
         if self.drafts:
             drafter = HeadDrafter(self.drafts, self.costs) if self.by_head else TextDrafter(self.drafts)
         if sampling.predicted and self.predicted:
-            return PredictedDrafter(sampling.predicted, self.predicted, drafter)
+            return PredictedDrafter(sampling.predicted, self.predicted, drafter or Drafter())
         return drafter
 
 

@@ -78,20 +78,19 @@ def _lane(frame: dict[str, Any]) -> str | None:
     lane = frame.get("stream_id")
     if lane is None or (isinstance(lane, str) and _STREAM_ID.match(lane)):
         return lane
-    raise InvalidRequest(
-        "`stream_id` must have 1 to 256 characters out of A-Z, a-z, 0-9, `_`, `.` and `-`.", param="stream_id"
+    raise InvalidRequest.at(
+        "stream_id", "must have 1 to 256 characters out of A-Z, a-z, 0-9, `_`, `.` and `-`."
     )
 
 
 def _create(frame: dict[str, Any], lane: str | None, size: int) -> Create:
     if frame.get("background"):
-        raise UnsupportedField(
-            "`background` is not served over WebSocket. Leave it out, or send the request over HTTP.",
-            param="background",
+        raise UnsupportedField.at(
+            "background", "is not served over WebSocket. Leave it out, or send the request over HTTP."
         )
     generate = frame.get("generate")
     if generate is not None and not isinstance(generate, bool):
-        raise InvalidRequest("`generate` must be true or false.", param="generate")
+        raise InvalidRequest.at("generate", "must be true or false.")
     body = {name: value for name, value in frame.items() if name not in _ENVELOPE}
     return Create(body, lane, generate is not False, size)
 

@@ -14,7 +14,7 @@ from typing import Any
 from gpt_oss_server.stores.events import LeaseLost
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Transaction, Value
-from gpt_oss_server.stores.sql.owned import Owned, rows_after
+from gpt_oss_server.stores.sql.owned import Owned
 
 _ENDED = frozenset({"failed", "completed", "expired", "cancelled"})
 _AT_ONCE = 100  # answers of one read
@@ -52,12 +52,7 @@ class Batches(Owned):
 
     async def page(self, after: str | None, most: int) -> list[Batch] | None:
         """At most `most` batches, newest first, that follow the one with the id `after`; None: no such."""
-
-        def work(tx: Transaction) -> list[Batch] | None:
-            rows = rows_after(tx, "batches", "id, body", self._owner, after, most)
-            return None if rows is None else [_read(tx, *row) for row in rows]
-
-        return await self.database.read(work)
+        return await self._page(_read, "id, body", "batches", after, most)
 
     async def cancel(self, batch_id: str, now: int) -> Batch | None:
         """Lets whoever works on the batch end it, if it has not ended; None: there is no such."""
