@@ -67,7 +67,7 @@ def test_a_click_on_the_minimap_goes_there(opened: Opened) -> None:
     words = "<|channel|>final<|message|>" + " ".join(f"w{n}" for n in range(900)) + "<|return|>"
     page = (found := opened(scripted(words))).page
     found.asked("Go")
-    page.locator(".row.same").wait_for()
+    page.locator(".row.tokens").first.wait_for()
     page.locator(".minimap").click(position={"x": 6, "y": 2})
     page.wait_for_function("() => document.querySelector('.virtual').scrollTop === 0")
     box = page.locator(".minimap").bounding_box()

@@ -8,6 +8,8 @@ import { address } from "./place.js";
 const KEY = "openai-insecure-api-key.";
 const OVER = new Set(["completed", "failed", "incomplete", "cancelled"].map((status) => `response.${status}`));
 let idle = null;
+let leaves = false; // the page is about to go: Firefox closes its connections first
+addEventListener("beforeunload", () => (leaves = true));
 
 export async function* socketEvents(body, signal) {
   const connection = (await taken()) ?? (await opened(signal));
@@ -18,6 +20,7 @@ export async function* socketEvents(body, signal) {
     for (;;) {
       const event = await connection.next();
       if (signal.aborted) throw new DOMException("The response was stopped.", "AbortError");
+      if (!event && leaves) await new Promise((done) => setTimeout(done, 2000)); // `resume` tells it when the page is back
       if (!event) throw new ApiError("The WebSocket was closed before the answer ended.", 0, "unreachable");
       if (event.type === "error") throw new ApiError(event.error?.message ?? "The server refused the request.", event.status, event.error?.code);
       const ends = OVER.has(event.type);
