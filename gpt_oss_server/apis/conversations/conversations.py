@@ -14,7 +14,7 @@ from gpt_oss_server.apis.responses.input import read_input
 from gpt_oss_server.apis.responses.past import (
     CONVERSATION,
     Past,
-    no_conversation,
+    found,
     past_from,
 )
 from gpt_oss_server.apis.responses.storage import appended
@@ -76,20 +76,15 @@ class Conversations:
         request = read_body(body, UpdateConversation, '{"metadata": {"topic": "demo"}}')
         check_metadata(request.metadata)
         changed = await self._store.set_metadata(conversation_id, request.metadata or {})
-        if changed is None:
-            raise no_conversation(conversation_id)
-        return _shown(changed)
+        return _shown(found(changed, conversation_id))
 
     async def delete(self, conversation_id: str) -> dict[str, Any]:
-        if not await self._store.delete_conversation(conversation_id):
-            raise no_conversation(conversation_id)
+        found(await self._store.delete_conversation(conversation_id) or None, conversation_id)
         return {"id": conversation_id, "object": "conversation.deleted", "deleted": True}
 
     async def items(self, conversation_id: str, query: Mapping[str, str]) -> dict[str, Any]:
         listing = await listed(lambda wanted: self._store.conversation_page(conversation_id, wanted), query)
-        if listing is None:
-            raise no_conversation(conversation_id)
-        return listing
+        return found(listing, conversation_id)
 
     async def add_items(self, conversation_id: str, body: object) -> dict[str, Any]:
         request = read_body(body, CreateItems, '{"items": [{"role": "user", "content": "Hello"}]}')
@@ -97,9 +92,7 @@ class Conversations:
         items = await self._with_files(request.items)
         part = await self._read(items, await self._calls_before(conversation_id, items))
         added = await self._store.append(appended(conversation_id, [part], self._work.kinds, self._work.ids))
-        if added is None:
-            raise no_conversation(conversation_id)
-        return list_of(added, has_more=False)
+        return list_of(found(added, conversation_id), has_more=False)
 
     async def item(self, conversation_id: str, item_id: str) -> Item:
         item = await self._store.conversation_item(conversation_id, item_id)
@@ -111,9 +104,7 @@ class Conversations:
     async def delete_item(self, conversation_id: str, item_id: str) -> dict[str, Any]:
         while True:
             conversation = await self._find(conversation_id)  # first, so that the parts are at least as new
-            parts = await self._store.conversation_parts(conversation_id)
-            if parts is None:
-                raise no_conversation(conversation_id)
+            parts = found(await self._store.conversation_parts(conversation_id), conversation_id)
             left = await in_thread(0, partial(self._without, conversation_id, parts, item_id))
             if await self._store.rewrite_conversation(conversation_id, conversation.version, left):
                 return _shown(conversation)
@@ -123,19 +114,14 @@ class Conversations:
         return read
 
     async def _find(self, conversation_id: str) -> StoredConversation:
-        conversation = await self._store.get_conversation(conversation_id)
-        if conversation is None:
-            raise no_conversation(conversation_id)
-        return conversation
+        return found(await self._store.get_conversation(conversation_id), conversation_id)
 
     async def _calls_before(self, conversation_id: str, items: list[Any]) -> Past:
         """The calls of a conversation that new items may concern; messages concern none."""
         if all(map(_concerns_no_call, items)):
             await self._find(conversation_id)
             return Past()
-        history = await self._store.conversation_history(conversation_id)
-        if history is None:
-            raise no_conversation(conversation_id)
+        history = found(await self._store.conversation_history(conversation_id), conversation_id)
         return past_from(replace(history, segments=()))
 
     async def _read(self, items: list[Any], past: Past) -> ConversationPart:

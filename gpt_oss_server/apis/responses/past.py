@@ -6,11 +6,10 @@ with each reference replaced by its item, or raises an error that names the miss
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from gpt_oss_server.apis.responses.request import CreateResponse
 from gpt_oss_server.errors import (
-    ApiError,
     ConversationNotFound,
     InvalidRequest,
     ItemNotFound,
@@ -21,6 +20,7 @@ from gpt_oss_server.stores.base import Item, Responses
 from gpt_oss_server.stores.chain import Addition, Call, History, Position
 from gpt_oss_server.stores.kinds.keep import Keep
 
+T = TypeVar("T")
 CONVERSATION = "conv"  # the prefix of conversations' ids
 
 
@@ -49,9 +49,7 @@ async def past_of(request: CreateResponse, keep: Keep) -> Past:
     conversation_id, response_id = request.conversation_id, request.previous_response_id
     if conversation_id is not None:
         history = await keep.conversations.conversation_history(conversation_id)
-        if history is None:
-            raise no_conversation(conversation_id)
-        return past_from(history)
+        return past_from(found(history, conversation_id))
     if response_id is None:
         return Past()
     history = await keep.responses.history(response_id)
@@ -74,14 +72,17 @@ def past_from(history: History) -> Past:
     )
 
 
-def no_conversation(conversation_id: str) -> ApiError:
+def found(stored: T | None, conversation_id: str) -> T:
+    """What the store has of a conversation; raises if it has no such conversation."""
+    if stored is not None:
+        return stored
     if not conversation_id.startswith(CONVERSATION):
-        return InvalidRequest(
+        raise InvalidRequest(
             f"{conversation_id!r:.80} is no id of a conversation: these begin with '{CONVERSATION}_'. "
             "POST /v1/conversations creates one.",
             param="conversation",
         )
-    return ConversationNotFound(
+    raise ConversationNotFound(
         f"There is no conversation with id {conversation_id!r}. It may have expired or been deleted.",
         param="conversation",
     )
@@ -133,9 +134,8 @@ async def _referred(reference: Mapping[str, Any], where: str, store: Responses) 
 async def past_user_messages(request: CreateResponse, keep: Keep) -> list[Item]:
     """The user's stored messages in the past of a request, from the last compaction on."""
     if request.conversation_id is not None:
-        parts = await keep.conversations.conversation_parts(request.conversation_id)
-        if parts is None:
-            raise no_conversation(request.conversation_id)
+        conversation_id = request.conversation_id
+        parts = found(await keep.conversations.conversation_parts(conversation_id), conversation_id)
         return _user_messages_since_compaction([item for part in parts for item in part.items])
     items: list[Item] = []
     response_id = request.previous_response_id
