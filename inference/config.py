@@ -163,13 +163,10 @@ def _from_original(fields: Fields) -> ModelConfig:
     )
     layers = fields.whole("num_hidden_layers")
     return ModelConfig(
-        layers=layers,
         experts=fields.whole("num_experts"),
         experts_per_token=fields.whole("experts_per_token", 4),
         sliding_layers=_alternating(layers),
-        context_length=fields.whole("max_position_embeddings", int(rope.original_context * rope.factor)),
-        rope=rope,
-        **_common(fields),
+        **_common(fields, rope),
     )
 
 
@@ -180,23 +177,23 @@ def _from_hugging_face(fields: Fields) -> ModelConfig:
         initial = fields.whole("initial_context_length", 4096)
         rope = read_rope(fields, theta=150_000.0, kinds=("yarn",), factor=32.0, context=initial)
     return ModelConfig(
-        layers=layers,
         experts=fields.whole("num_local_experts", fields.get("num_experts")),
         experts_per_token=fields.whole("num_experts_per_tok", fields.whole("experts_per_token", 4)),
         sliding_layers=_layer_types(fields, layers),
-        context_length=fields.whole("max_position_embeddings", int(rope.original_context * rope.factor)),
-        rope=rope,
         swiglu_alpha=fields.number("swiglu_alpha", 1.702),
         attention_bias=bool(fields.get("attention_bias", True)),
         tied_head=bool(fields.get("tie_word_embeddings", False)),
-        **_common(fields),
+        **_common(fields, rope),
     )
 
 
-def _common(fields: Fields) -> dict[str, Any]:
+def _common(fields: Fields, rope: RopeConfig) -> dict[str, Any]:
     """The fields that have the same names in both kinds."""
     return {
         **layer_sizes(fields),
+        "layers": fields.whole("num_hidden_layers"),
+        "context_length": fields.whole("max_position_embeddings", int(rope.original_context * rope.factor)),
+        "rope": rope,
         "sliding_window": fields.whole("sliding_window", 128),
         "swiglu_limit": fields.number("swiglu_limit", 7.0),
     }
