@@ -1,12 +1,15 @@
-"""Several cores for what PyTorch does on one: independent parts of a step run on threads side by side.
+"""Several cores for what PyTorch does on one, and one core for what it would divide in vain.
+
+Independent parts of a step run on threads side by side.
 
 Takes a function and the parts. Returns the results in their order. It must not know what the parts are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
@@ -29,6 +32,17 @@ def on_cores(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
     running = [_threads(count).submit(run, part) for part in parts]
     wait(running)
     return [done.result() for done in running]
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Work on this thread alone. PyTorch wakes its other threads for each product, however small it is."""
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(count)
 
 
 @cache

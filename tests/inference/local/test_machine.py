@@ -168,6 +168,33 @@ def test_a_step_on_two_cores_gives_each_generation_its_own_tokens(checkpoint: Pa
         torch.set_num_threads(before)
 
 
+def test_one_core_runs_the_layers_of_a_few_rows_and_all_the_rest(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    for name in ("forward", "logits"):
+        original = getattr(GptOss, name)
+
+        def noted(*args: Any, original: Any = original) -> Any:
+            seen.append(torch.get_num_threads())
+            return original(*args)
+
+        monkeypatch.setattr(GptOss, name, noted)
+    runner = runner_of(checkpoint, 2)
+    few = runner._rows_of_one_core
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        runner.launch([part(runner, 0, [1], 0)])
+        runner._rows_of_one_core = 3
+        runner.launch([part(runner, 1, [1, 2, 3, 4], 0)])
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1, 2, 2, 2]
+    assert few > 100, "a row of a small model is little work"
+    runner.close()
+
+
 def tokens(outcome: Outcome) -> list[int]:
     return [found.token for found in outcome.sampled]
 
