@@ -38,8 +38,7 @@ class Access:
     digest: bytes = field(default=b"", repr=False)  # of the key; b"": none was needed
 
     def allows(self, tool: str) -> bool:
-        name = _WITH.get(tool, tool)
-        return (self.tools is None or name in self.tools) and self._model_has(name)
+        return (self.tools is None or _WITH.get(tool, tool) in self.tools) and self._model_has(tool)
 
     def _model_has(self, tool: str) -> bool:
         return self.of_model is None or _WITH.get(tool, tool) in self.of_model[1]

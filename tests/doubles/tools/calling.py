@@ -72,8 +72,7 @@ async def _text(session: PythonSession, source: str) -> str:
 
 async def _text_in_shell(session: PythonSession, source: str) -> str:
     await session.write("attempt.py", source.encode())
-    arguments = {"commands": ["python3 attempt.py"], "max_output_length": 100_000}
-    output = await session.run(ToolCall("exec", json.dumps(arguments)))
+    output = await session.run(ToolCall("exec", json.dumps({"commands": ["python3 attempt.py"]})))
     (ran,) = output.details["output"]
     assert ran["outcome"] == {"type": "exit", "exit_code": 0}, ran
     return str(ran["stdout"])
