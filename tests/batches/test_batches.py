@@ -22,6 +22,7 @@ from gpt_oss_server.stores.sql.queues.batches import Batches
 from gpt_oss_server.stores.sql.sweeper import Bounds
 from inference.backends.scripted import ScriptedEngine
 from inference.engine import Sampling
+from tests.batches.conftest import Anthropics
 from tests.doubles.apis.keyed import ALICE, MALLORY
 from tests.doubles.commands import final, script
 from tests.doubles.postgres import Postgres, running_postgres
@@ -203,8 +204,11 @@ def test_a_batch_has_the_rights_of_its_key_and_its_requests_start_last(tmp_path:
     keys = tmp_path / "keys"
     keys.write_text(f"{ALICE} name=alice tools=none\n{MALLORY} name=mallory")
     engine = Recording(scripted(ANSWER))
-    with serving(engine, Settings(api_key_file=str(keys), browser=f"local:{tmp_path}")) as url:
-        alice, mallory = (openai.OpenAI(base_url=url, api_key=key) for key in (ALICE, MALLORY))
+    with (
+        serving(engine, Settings(api_key_file=str(keys), browser=f"local:{tmp_path}")) as url,
+        openai.OpenAI(base_url=url, api_key=ALICE) as alice,
+        openai.OpenAI(base_url=url, api_key=MALLORY) as mallory,
+    ):
         batch = begun(alice, line("a"), line("b", tools=[{"type": "web_search"}]))
         with pytest.raises(openai.NotFoundError):
             mallory.batches.retrieve(batch.id)
@@ -236,11 +240,6 @@ def test_the_next_server_goes_on_with_the_requests_that_have_no_answer(tmp_path:
 # --- Anthropic's front ---------------------------------------------------------------------------------
 
 
-def anthropics(client: openai.OpenAI) -> anthropic.Anthropic:
-    url = str(client.base_url).removesuffix("/v1/")
-    return anthropic.Anthropic(base_url=url, api_key=client.api_key, max_retries=0)
-
-
 def message(name: str, **fields: Any) -> Any:
     return {"custom_id": name, "params": {"model": "scripted", **BODIES["/v1/messages"], **fields}}
 
@@ -253,7 +252,7 @@ def ended_messages(client: anthropic.Anthropic, batch_id: str, seconds: float = 
     return batch
 
 
-def test_batches_of_messages_through_anthropics_sdk(client: openai.OpenAI) -> None:
+def test_batches_of_messages_through_anthropics_sdk(client: openai.OpenAI, anthropics: Anthropics) -> None:
     batches = anthropics(client).messages.batches
     begun = batches.create(requests=[message(f"m{at}") for at in range(9)] + [message("bad", temperature=9)])
     assert (begun.type, begun.processing_status, begun.results_url) == ("message_batch", "in_progress", None)
@@ -280,7 +279,7 @@ def test_batches_of_messages_through_anthropics_sdk(client: openai.OpenAI) -> No
     assert batch.id.removeprefix("msg") not in {each.id for each in client.batches.list()}
 
 
-def test_batches_of_messages_are_listed_in_pages(client: openai.OpenAI) -> None:
+def test_batches_of_messages_are_listed_in_pages(client: openai.OpenAI, anthropics: Anthropics) -> None:
     batches = anthropics(client).messages.batches
     made = [batches.create(requests=[message("a")]).id for _ in range(4)]
     other = ended(client, begun(client, line("a")))
@@ -308,12 +307,14 @@ def test_batches_of_messages_are_listed_in_pages(client: openai.OpenAI) -> None:
         ([{"custom_id": "a"}], "params"),
     ],
 )
-def test_a_bad_batch_of_messages_is_refused_at_once(client: openai.OpenAI, requests: Any, why: str) -> None:
+def test_a_bad_batch_of_messages_is_refused_at_once(
+    client: openai.OpenAI, anthropics: Anthropics, requests: Any, why: str
+) -> None:
     with pytest.raises(anthropic.BadRequestError, match=why):
         anthropics(client).messages.batches.create(requests=requests)
 
 
-def test_a_cancelled_batch_of_messages_keeps_its_results() -> None:
+def test_a_cancelled_batch_of_messages_keeps_its_results(anthropics: Anthropics) -> None:
     with served(scripted(ANSWER, tokens_per_second=6), Settings(batch_concurrent=2)) as client:
         batches = anthropics(client).messages.batches
         made = batches.create(requests=[message(f"m{at}") for at in range(30)])
@@ -373,24 +374,24 @@ def killed(
             server.start()
         for server in running:
             asyncio.run(server.ready())
-        client = openai.OpenAI(base_url=running[-1].url, api_key="none", max_retries=20)
-        names = [f"r{number}" for number in range(lines)]
-        batch = begun(client, *map(line, names))
-        for number in range(1, times + 1):
-            wait_for_answers(client, batch, 1 + (number - 1) * lines // (times + 1), 600)
-            victim = running[number % servers]
-            victim.kill()
-            if outage is not None and number == 3:
-                outage.stop("fast")
-                time.sleep(10)
-                outage.start()
-            victim.start()
-            asyncio.run(victim.ready())
-        batch = ended(client, batch, 600)
-        assert batch.status == "completed"
-        assert list(answers(client, batch.output_file_id)) == names
-        assert batch.error_file_id is None
-        assert Counter(file.purpose for file in client.files.list()) == {"batch": 1, "batch_output": 1}
+        with openai.OpenAI(base_url=running[-1].url, api_key="none", max_retries=20) as client:
+            names = [f"r{number}" for number in range(lines)]
+            batch = begun(client, *map(line, names))
+            for number in range(1, times + 1):
+                wait_for_answers(client, batch, 1 + (number - 1) * lines // (times + 1), 600)
+                victim = running[number % servers]
+                victim.kill()
+                if outage is not None and number == 3:
+                    outage.stop("fast")
+                    time.sleep(10)
+                    outage.start()
+                victim.start()
+                asyncio.run(victim.ready())
+            batch = ended(client, batch, 600)
+            assert batch.status == "completed"
+            assert list(answers(client, batch.output_file_id)) == names
+            assert batch.error_file_id is None
+            assert Counter(file.purpose for file in client.files.list()) == {"batch": 1, "batch_output": 1}
     finally:
         for server in running:
             server.kill()
