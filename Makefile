@@ -12,7 +12,6 @@
 #   make clients          install real clients (Codex, agent SDKs, …) and run them against the server
 #   make observers        run the tests with a real Prometheus
 #   make engines          run the tests against real engines of other programs; LLAMA_SERVER=PATH VLLM=PATH
-#   make ray              run the server on a real Ray: two replicas over a Postgres
 #   make faults           kill and pause servers under load; nothing may be lost
 #   make attacks          attack servers of their own, and print waits and memory (20 minutes)
 #   make soak             load a server for MINUTES=60 while clients leave; nothing may grow or leak
@@ -59,7 +58,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export OMP_NUM_THREADS ?= 1
 
 .DELETE_ON_ERROR:
-.PHONY: serve demo test proofs check beside tested lint types collected docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines ray observers attacks bench faults soak deploy-test gpu clean help
+.PHONY: serve demo test proofs check beside tested lint types collected docs docs-check docs-site docs-serve wheel wheel-test release-check harmony-compat web-test clients engines observers attacks bench faults soak deploy-test gpu clean help
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -218,17 +217,6 @@ web-test: $(VENV)/.developing
 engines: $(VENV)/.developing
 	@$(BIN)/python -m pytest -rs -m engines tests/inference/backends tests/inference/started tests/embeddings tests/e2e tests/clients
 
-# Ray in an environment of its own, which finds the project's packages after its own.
-$(VENV)/ray/.installed: tests/deploy/ray.txt constraints.txt | $(VENV)/.developing $(UV)
-	@rm -rf $(@D)
-	@$(UV) venv --quiet --python $(BIN)/python $(@D) && \
-		$(UV) pip install --quiet --compile-bytecode --python $(@D)/bin/python --constraint constraints.txt --requirements $< && \
-		$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(echo $(@D)/lib/*/site-packages)/project.pth && \
-		touch $@ || { rm -rf $(@D); echo "$< failed; its tests are skipped." >&2; }
-
-ray: $(VENV)/ray/.installed
-	@$(BIN)/python -m pytest -rs -m ray tests/deploy/test_ray.py
-
 # A real Prometheus: `apt install prometheus`. Without it, the tests are skipped.
 observers: $(VENV)/.developing
 	@$(BIN)/python -m pytest -rs -m observers tests/ops
@@ -250,7 +238,7 @@ $(VENV)/deploy/.installed: $(VENV)/.developing
 
 deploy-test: $(VENV)/deploy/.installed
 	@{ command -v caddy && test -x /usr/sbin/nginx; } >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends nginx-light caddy >/dev/null; }
-	@PATH="$$PATH:$(CURDIR)/$(VENV)/deploy/bin" $(BIN)/python -m pytest -rs -m "not ray" tests/deploy
+	@PATH="$$PATH:$(CURDIR)/$(VENV)/deploy/bin" $(BIN)/python -m pytest -rs tests/deploy
 
 # On a quiet machine, ATTACKS_LONGEST_WAIT=0.25 holds the server to its promise; others measure the machine too.
 attacks: $(VENV)/.developing

@@ -7,8 +7,7 @@ import tour
 client = tour.client()
 
 response = client.responses.create(
-    input="Who are you?",
-    extra_body={"metadata": {"__debug": True, "ticket": "42"}},
+    input="Who are you?", extra_body={"metadata": {"__debug": True, "ticket": "42"}}
 )
 
 metadata = response.metadata or {}

@@ -11,11 +11,7 @@ TOOLS = [
         "type": "function",
         "name": "get_weather",
         "description": "The weather in a city, now.",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string"}},
-            "required": ["city"],
-        },
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     }
 ]
 

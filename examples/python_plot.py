@@ -15,10 +15,7 @@ TOOLS = [{"type": "code_interpreter", "container": {"type": "auto"}}]
 
 def ask(question, previous=None):
     response = client.responses.create(
-        input=question,
-        tools=TOOLS,
-        previous_response_id=previous,
-        include=["code_interpreter_call.outputs"],
+        input=question, tools=TOOLS, previous_response_id=previous, include=["code_interpreter_call.outputs"]
     )
     for item in response.output:
         if item.type == "code_interpreter_call":

@@ -70,13 +70,7 @@ async def start(
 
     def popen() -> "subprocess.Popen[bytes]":  # evaluated at each start otherwise
         return subprocess.Popen(
-            list(argv),
-            stdin=stdin,
-            stdout=output,
-            stderr=output,
-            env=env,
-            cwd=cwd,
-            pass_fds=pass_fds,
+            list(argv), stdin=stdin, stdout=output, stderr=output, env=env, cwd=cwd, pass_fds=pass_fds
         )
 
     starting = asyncio.get_running_loop().run_in_executor(_starter(), popen)

@@ -45,11 +45,7 @@ _LISTINGS: list[dict[str, Any]] = [
     {"tools": [{**_ECHO, "annotations": {"readOnlyHint": True}}], "instructions": "Echoes are free."},
     {"tools": [], "error": "The server does not answer."},
 ]
-_INCLUDE = (
-    "web_search_call.action.sources",
-    "web_search_call.results",
-    "code_interpreter_call.outputs",
-)
+_INCLUDE = ("web_search_call.action.sources", "web_search_call.results", "code_interpreter_call.outputs")
 
 
 @dataclass
@@ -61,12 +57,7 @@ class Samples:
 def samples() -> Samples:
     found = Samples()
     speller = Speller(load_encoding())
-    scored = Detail(
-        speller=speller,
-        reasoning_speller=speller,
-        summary=True,
-        seal=lambda message: "…",
-    )
+    scored = Detail(speller=speller, reasoning_speller=speller, summary=True, seal=lambda message: "…")
     for detail in (Detail(), scored, Detail(reasoning_events=REASONING_EVENTS["open-responses"])):
         for hosted, more, tools, turn in _turns():
             _drive(found, turn, hosted, replace(detail, **more), tools, scored=detail is scored)

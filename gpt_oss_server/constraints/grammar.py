@@ -38,15 +38,7 @@ from gpt_oss_server.constraints.spelling.nodes import (
     maybe,
     sequence,
 )
-from gpt_oss_server.harmony.encoding import (
-    CALL,
-    CHANNEL,
-    CONSTRAIN,
-    END,
-    MESSAGE,
-    RETURN,
-    START,
-)
+from gpt_oss_server.harmony.encoding import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, START
 
 # The white space allowed between JSON's tokens. JSON allows any amount: a model that has lost its way would
 # fill the rest of its answer with it.

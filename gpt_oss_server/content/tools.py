@@ -160,12 +160,7 @@ def shaped_tool(
 
 
 def object_schema(required: list[str], **properties: Any) -> Tool:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def described(kind: str, description: str) -> Tool:

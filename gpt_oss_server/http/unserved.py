@@ -89,10 +89,7 @@ SAMPLERS_NOT_SERVED: NotServed = {
 }
 """Fields, most of them of sampling, that no API of this server has. The API's own tables add to them."""
 
-TEMPLATES_NOT_SERVED: NotServed = {
-    "chat_template": (NEVER, _HARMONY),
-    "template": (NEVER, _HARMONY),
-}
+TEMPLATES_NOT_SERVED: NotServed = {"chat_template": (NEVER, _HARMONY), "template": (NEVER, _HARMONY)}
 
 WITHOUT_EFFECT = frozenset(
     {

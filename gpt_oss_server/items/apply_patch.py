@@ -7,13 +7,7 @@ Takes the declared tool, or a call and its output of a request, or JSON as the m
 from typing import Any
 
 from gpt_oss_server.content.tools import RequestTools, Tool, described, object_schema, shaped_tool
-from gpt_oss_server.items.builder import (
-    Event,
-    Item,
-    ItemBuilder,
-    ShapedCall,
-    json_object,
-)
+from gpt_oss_server.items.builder import Event, Item, ItemBuilder, ShapedCall, json_object
 from gpt_oss_server.items.kind import shaped_kind
 
 

@@ -71,11 +71,7 @@ class CodeInterpreter(HostedTool):
             if sandbox is None:
                 return None
             timeout = settings.python_timeout
-            tool = PythonTool(
-                sandbox,
-                timeout=timeout,
-                memory=settings.python_memory,
-            )
+            tool = PythonTool(sandbox, timeout=timeout, memory=settings.python_memory)
             sessions = SessionLimits(
                 count=settings.python_max_sessions,
                 per_owner=settings.python_max_sessions_per_client,

@@ -45,11 +45,7 @@ class Compacted:
         return (*segments[:-1], replace(segments[-1], stands_for=len(segments)))
 
     def sealed(self, sealer: Sealer) -> str:
-        content = {
-            "instructions": self.instructions,
-            "said": self.user_messages,
-            "summary": self.summary,
-        }
+        content = {"instructions": self.instructions, "said": self.user_messages, "summary": self.summary}
         return sealer.seal(_PURPOSE, json.dumps(content, ensure_ascii=False).encode())
 
 

@@ -5,12 +5,7 @@ Takes the declared tool, or a call and its output of a request, or JSON as the m
 """
 
 from gpt_oss_server.content.tools import RequestTools, Tool, described, object_schema, shaped_tool
-from gpt_oss_server.items.builder import (
-    Item,
-    ShapedCall,
-    strings,
-    typed,
-)
+from gpt_oss_server.items.builder import Item, ShapedCall, strings, typed
 from gpt_oss_server.items.kind import shaped_kind
 
 

@@ -18,13 +18,7 @@ from gpt_oss_server.http.validation import json_text, text_field
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, ServerCall, WholeItem
 from gpt_oss_server.items.conversation import NOT_KEPT, Approved, Conversation
-from gpt_oss_server.items.kind import (
-    ItemKind,
-    ItemType,
-    ToolType,
-    completed,
-    with_json_arguments,
-)
+from gpt_oss_server.items.kind import ItemKind, ItemType, ToolType, completed, with_json_arguments
 from tools.extras import how_to_install
 from tools.tool import ToolOutput
 
@@ -279,12 +273,7 @@ def _read_listing(item: Item, where: str, conversation: Conversation) -> None:
 
 MCP = ItemKind(
     items=(
-        ItemType(
-            "mcp_call",
-            _read_call,
-            _CALL_ID,
-            lambda item: completed(with_json_arguments(item)),
-        ),
+        ItemType("mcp_call", _read_call, _CALL_ID, lambda item: completed(with_json_arguments(item))),
         ItemType(_LIST, _read_listing, _LIST_ID),
         ItemType("mcp_approval_request", _read_request, _REQUEST_ID, with_json_arguments),
         ItemType("mcp_approval_response", _read_response, "mcpa"),

@@ -19,12 +19,7 @@ from gpt_oss_server.items.conversation import Conversation
 from gpt_oss_server.items.custom_call import custom_tool
 from gpt_oss_server.items.function_call import function_tool
 from gpt_oss_server.items.hosted import HostedTool
-from gpt_oss_server.items.kind import (
-    ItemKind,
-    ItemType,
-    ToolType,
-    completed,
-)
+from gpt_oss_server.items.kind import ItemKind, ItemType, ToolType, completed
 from gpt_oss_server.items.tool_search import declared_text
 
 

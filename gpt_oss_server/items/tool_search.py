@@ -29,12 +29,7 @@ from gpt_oss_server.harmony.declarations import FunctionTool, ToolNamespace, too
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import Event, Item, ItemBuilder, ShapedCall, WholeItem
 from gpt_oss_server.items.conversation import Conversation
-from gpt_oss_server.items.kind import (
-    ItemKind,
-    ItemType,
-    ToolType,
-    completed,
-)
+from gpt_oss_server.items.kind import ItemKind, ItemType, ToolType, completed
 from tools.tool import ToolOutput
 
 SEARCH = "tool_search"

@@ -37,13 +37,7 @@ async def answer(
 ) -> Response:
     headers = {**headers_for(run.ignored), **(headers or {})}
     if streams:
-        return EventStream(
-            run.chunks,
-            encode_chunk,
-            headers,
-            keep_alive=keep_alive,
-            end=_DONE,
-        )
+        return EventStream(run.chunks, encode_chunk, headers, keep_alive=keep_alive, end=_DONE)
     return await json_unless_gone(request.receive, run.wait(), headers)
 
 

@@ -21,12 +21,7 @@ _Key = tuple[str, str | None, str | None]  # a kind, a name, a namespace
 
 
 def wanted_of(
-    choice: Choice,
-    answer: AnswerFormat,
-    tools: RequestTools,
-    hosted: HostedTools,
-    *,
-    parallel: bool = False,
+    choice: Choice, answer: AnswerFormat, tools: RequestTools, hosted: HostedTools, *, parallel: bool = False
 ) -> Wanted:
     must_call, only = _choice(choice, tools, hosted)
     return Wanted(

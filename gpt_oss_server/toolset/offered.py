@@ -75,11 +75,7 @@ class ToolsetMaker:
     """Reads the settings immediately, and makes the toolset once, when a request first needs it."""
 
     def __init__(
-        self,
-        settings: Settings,
-        kinds: Kinds | None = None,
-        *,
-        on_call: OnCall | None = None,
+        self, settings: Settings, kinds: Kinds | None = None, *, on_call: OnCall | None = None
     ) -> None:
         self.kinds = kinds or Kinds.of()
         self._settings = settings

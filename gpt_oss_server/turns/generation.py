@@ -25,13 +25,7 @@ from gpt_oss_server.turns.events import ToolStarted, TurnEvent
 from gpt_oss_server.turns.passage import Between, Passage
 from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.reasoning_budget import ReasoningBudget
-from gpt_oss_server.turns.repetition import (
-    CallsMade,
-    Cycles,
-    TurnWarning,
-    WarningKind,
-    written_so_far,
-)
+from gpt_oss_server.turns.repetition import CallsMade, Cycles, TurnWarning, WarningKind, written_so_far
 from gpt_oss_server.turns.stops import without_own_stop
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.watch import with_trace

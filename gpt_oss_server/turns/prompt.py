@@ -49,10 +49,7 @@ _EFFORTS: dict[str, Thinking] = {
     "xhigh": Thinking("high"),
     "max": Thinking("high"),
 }
-_VERBOSITY = {
-    "low": "Keep the final answer short.",
-    "high": "Make the final answer thorough and detailed.",
-}
+_VERBOSITY = {"low": "Keep the final answer short.", "high": "Make the final answer thorough and detailed."}
 
 _Opened = tuple[list[Segment], list[Segment]]  # the head of a prompt, and the rest of the history
 _ALL_TOKENS = -1  # as `top_k`

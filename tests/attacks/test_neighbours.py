@@ -13,25 +13,15 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.deploy.test_proxies import (  # noqa: F401 (cases of these attacks too, and their fixtures)
-    postgres_url,
-    setup,
-    test_the_proxy_does_not_publish_the_figures,
-)
+from tests.deploy.test_proxies import postgres_url, setup, test_the_proxy_does_not_publish_the_figures  # noqa: F401 (cases of these attacks too, and their fixtures)
 from tests.doubles.apis.hostile import SOCKET, filled, form
 from tests.doubles.apis.keyed import ALICE, MALLORY
 from tests.doubles.attacked import Attacked, attacked, withstands
 from tests.doubles.commands import final, script
 from tests.doubles.ops.certificates import write_certificate
-from tests.ops.logs.test_logs import (  # noqa: F401
-    test_no_level_writes_keys_and_prompts_of_a_websocket,
-)
-from tests.tools.test_fair_threads import (  # noqa: F401
-    test_slow_pages_of_one_owner_do_not_hold_up_the_pages_of_others,
-)
-from tests.toolset.test_toolset import (  # noqa: F401
-    test_a_tool_server_that_starts_later,
-)
+from tests.ops.logs.test_logs import test_no_level_writes_keys_and_prompts_of_a_websocket  # noqa: F401
+from tests.tools.test_fair_threads import test_slow_pages_of_one_owner_do_not_hold_up_the_pages_of_others  # noqa: F401
+from tests.toolset.test_toolset import test_a_tool_server_that_starts_later  # noqa: F401
 
 RATE = 50  # tokens per second of the stream beside an attack
 PLACES = 2_048

@@ -17,8 +17,8 @@ from tests.doubles.commands import ANSWER, refused, run, script
 NEVER = "serve --model ./never/looked/at --port 0"
 # What the error begins with, by the line; {folder} is an empty folder.
 WRONG_LINES = {
-    "store": "`store` needs ACTION (stat, vacuum, export, import or delete).",
-    "store stats": "ACTION is stat, vacuum, export, import or delete, not 'stats'. Did you mean stat?",
+    "store": "`store` needs ACTION (stat, vacuum or delete).",
+    "store stats": "ACTION is stat, vacuum or delete, not 'stats'. Did you mean stat?",
     "export": "`export` needs FORMAT (gguf) and PATH (the file to write).",
     "pull": "`pull` needs MODEL (a Hugging Face repo, such as openai/gpt-oss-20b).",
     "serve --port": "--port needs a value.",
@@ -74,7 +74,6 @@ FAILURES = {
     "store stat": "--store memory keeps nothing outside of a running server.",
     "store stat resp_1 --store sqlite": "store stat concerns the whole store",
     "store delete --store sqlite": "Name what to delete",
-    "store import no-such-file --store sqlite": "Cannot read no-such-file",
     "trace resp_1 --url 127.0.0.1:1": "No server answers",
 }
 # The same, by the line and what standard input holds.
@@ -85,9 +84,6 @@ WRONG_INPUTS = {
     ("render -", "[" * 100_000 + "]" * 100_000): "nested",
     ("render -", '{"input": NaN}'): "NaN",
     ("render -", '{"messages": [{"role": "nobody"}]}'): "nobody",
-    ("store import --store sqlite", "no json\n"): "-, line 1 is no JSON",
-    ("store import --store sqlite", '{"format": "other", "version": 9}\n'): "another format or version",
-    ("store import --store sqlite", '{"response": {}, "link": 7}\n'): "Line 1 cannot be read",
 }
 
 

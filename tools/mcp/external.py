@@ -62,8 +62,7 @@ def tool_server(url: str, *, timeout: float = 300.0) -> McpTool:
     if "://" not in url:
         if not _ADDRESS.match(url):
             raise McpSettingsError(
-                f"{url!r:.99} is no address. Write --tool-server http://HOST:PORT/mcp.",
-                param="--tool-server",
+                f"{url!r:.99} is no address. Write --tool-server http://HOST:PORT/mcp.", param="--tool-server"
             )
         url = f"http://{url}"
     endpoint, authorization = http_endpoint(url, trusted=True, param="--tool-server")

@@ -35,10 +35,7 @@ DECLARATION = Declaration(
                         "minItems": 1,
                         "description": 'One or more lines for the shell, e.g. ["ls -l"].',
                     },
-                    "timeout_ms": {
-                        "type": "integer",
-                        "description": "The most milliseconds each may take.",
-                    },
+                    "timeout_ms": {"type": "integer", "description": "The most milliseconds each may take."},
                     "max_output_length": {
                         "type": "integer",
                         "description": "The most characters of output to return of each.",

@@ -92,11 +92,7 @@ class ReadMessages:
 
 
 def read_messages(
-    messages: Sequence[Any],
-    renderer: Renderer,
-    kinds: Kinds,
-    *,
-    continues_last: bool,
+    messages: Sequence[Any], renderer: Renderer, kinds: Kinds, *, continues_last: bool
 ) -> ReadMessages:
     conversation = ReadMessages(renderer, kinds)
     conversation.names_users = len(_users(messages)) > 1

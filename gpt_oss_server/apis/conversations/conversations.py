@@ -11,12 +11,7 @@ from functools import partial
 from typing import Any
 
 from gpt_oss_server.apis.responses.input import read_input
-from gpt_oss_server.apis.responses.past import (
-    CONVERSATION,
-    Past,
-    found,
-    past_from,
-)
+from gpt_oss_server.apis.responses.past import CONVERSATION, Past, found, past_from
 from gpt_oss_server.apis.responses.storage import appended
 from gpt_oss_server.apis.responses.stored import listed
 from gpt_oss_server.content.parts import treat_images
@@ -150,10 +145,7 @@ class Conversations:
         return ConversationPart(tuple(read.items), past.added(read.segments, read.recipients, read.approvals))
 
     def _rendered(
-        self,
-        items: list[Any],
-        recipients: Mapping[str, str],
-        approvals: Mapping[str, Call],
+        self, items: list[Any], recipients: Mapping[str, str], approvals: Mapping[str, Call]
     ) -> Conversation:
         return read_input(
             items,

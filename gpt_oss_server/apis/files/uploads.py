@@ -9,13 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from starlette.requests import Request
 
-from gpt_oss_server.apis.files.files import (
-    CreateFile,
-    FilesApi,
-    refusals,
-    room_for_files,
-    shown,
-)
+from gpt_oss_server.apis.files.files import CreateFile, FilesApi, refusals, room_for_files, shown
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import BodyTooLarge, InvalidRequest, NotFound
 from gpt_oss_server.http.fields import Body, Integer, optional, read_body, required
@@ -70,12 +64,7 @@ class UploadsApi:
             with refusals():
                 content = bounded(part.content, _MOST_IN_PART)
                 await self._files.create(new, content, room=room, upload=upload.id)
-        return {
-            "id": new.id,
-            "object": "upload.part",
-            "created_at": new.created_at,
-            "upload_id": upload.id,
-        }
+        return {"id": new.id, "object": "upload.part", "created_at": new.created_at, "upload_id": upload.id}
 
     async def complete(self, upload_id: str, body: object) -> dict[str, Any]:
         wanted = read_body(body, CompleteUpload, '{"part_ids": ["part_…"]}')

@@ -53,11 +53,7 @@ class MessageWriter:
     """Feed it every batch. Once it has `stopped`, the run need not go on."""
 
     def __init__(
-        self,
-        shown: Shown,
-        run: Run,
-        spellings: Callable[[Sequence[Block]], str | None],
-        sealer: Sealer,
+        self, shown: Shown, run: Run, spellings: Callable[[Sequence[Block]], str | None], sealer: Sealer
     ) -> None:
         """`spellings` seals the messages whose tokens their blocks would not give back."""
         self.message: Block = {}

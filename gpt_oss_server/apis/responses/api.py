@@ -55,11 +55,7 @@ def _add_responses(router: APIRouter, service: ResponsesService) -> None:
             if isinstance(streamed, Run) and streamed.outlives:
                 return logged(await service.run_in_background(streamed), headers=headers)
             return EventStream(
-                streamed.events,
-                encode,
-                headers,
-                keep_alive=keep_alive,
-                beat=streamed.still_in_progress,
+                streamed.events, encode, headers, keep_alive=keep_alive, beat=streamed.still_in_progress
             )
         run = await service.start(caller, body)
         headers = headers_of(run, body)

@@ -107,11 +107,7 @@ class Recording:
 
 
 class Continuing:
-    def __init__(
-        self,
-        served: Served,
-        background: BackgroundRuns[Run],
-    ) -> None:
+    def __init__(self, served: Served, background: BackgroundRuns[Run]) -> None:
         self._served = served
         self._background = background
         self._claims = served.stores.claims

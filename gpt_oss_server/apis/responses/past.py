@@ -9,12 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from gpt_oss_server.apis.responses.request import CreateResponse
-from gpt_oss_server.errors import (
-    ConversationNotFound,
-    InvalidRequest,
-    ItemNotFound,
-    PreviousResponseNotFound,
-)
+from gpt_oss_server.errors import ConversationNotFound, InvalidRequest, ItemNotFound, PreviousResponseNotFound
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.stores.base import Item, Responses
 from gpt_oss_server.stores.chain import Addition, Call, History, Position

@@ -9,12 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpt_oss_server.apis.responses.continuing import Continuing
-from gpt_oss_server.apis.responses.past import (
-    is_user_message,
-    past_of,
-    past_user_messages,
-    with_references,
-)
+from gpt_oss_server.apis.responses.past import is_user_message, past_of, past_user_messages, with_references
 from gpt_oss_server.apis.responses.prepare import PreparedResponse, bind
 from gpt_oss_server.apis.responses.request import (
     CreateResponse,

@@ -90,10 +90,6 @@ def _refusals(output: Sequence[Item]) -> list[Item]:
     refusal = "There is no function {!r} here. Answer without it."
     calls = (item for item in output if item["type"] == "function_call")
     return [
-        {
-            "type": "function_call_output",
-            "call_id": call["call_id"],
-            "output": refusal.format(call["name"]),
-        }
+        {"type": "function_call_output", "call_id": call["call_id"], "output": refusal.format(call["name"])}
         for call in calls
     ]

@@ -1,4 +1,4 @@
-"""Look at a store, shrink it, move it or delete from it. It may be in use by a server meanwhile."""
+"""Look at a store, shrink it or delete from it. It may be in use by a server meanwhile."""
 
 import argparse
 import asyncio
@@ -11,16 +11,11 @@ examples:
   gpt-oss-server store stat --store sqlite
   gpt-oss-server store stat --config server.toml
   gpt-oss-server store vacuum --store sqlite:server.sqlite --store-max-age 7d
-  gpt-oss-server store export --store sqlite > store.jsonl
-  gpt-oss-server store export resp_123 conv_456 --store sqlite > some.jsonl
-  gpt-oss-server store import store.jsonl --store postgres://user@host/database
   gpt-oss-server store delete resp_123 --store sqlite
 
-stat shows what the store holds. vacuum deletes what exceeds the bounds and returns the space to the disk.
-export writes lines of JSON; import reads them from files or from standard input, and leaves alone what
-exists. Neither moves the sealing key: for sealed items, use the same --sealing-key-file on both machines."""
+stat shows what the store holds. vacuum deletes what exceeds the bounds and returns the space to the disk."""
 
-ACTIONS = ("stat", "vacuum", "export", "import", "delete")
+ACTIONS = ("stat", "vacuum", "delete")
 SETTINGS = (
     "store",
     "store_max_responses",
@@ -36,8 +31,7 @@ SETTINGS = (
 
 def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -> None:
     parser.add_argument("action", choices=ACTIONS, help="what to do")
-    what = "ids to export or delete; files to import"
-    parser.add_argument("names", nargs="*", default=[], metavar="ID|FILE", help=what)
+    parser.add_argument("names", nargs="*", default=[], metavar="ID", help="what to delete")
     add_flags(parser, only=SETTINGS, everything=everything)
 
 

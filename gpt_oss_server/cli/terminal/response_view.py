@@ -17,12 +17,7 @@ class Terminal:
     """Writes one answer after another. `write` gets text exactly as it should appear."""
 
     def __init__(
-        self,
-        write: Callable[[str], None],
-        *,
-        colour: bool,
-        reasoning: bool = True,
-        guarded: bool = False,
+        self, write: Callable[[str], None], *, colour: bool, reasoning: bool = True, guarded: bool = False
     ) -> None:
         """`guarded`: escape control characters in the model's text, which may come from a web page."""
         self._safe = harmless if guarded else str

@@ -74,11 +74,7 @@ _PAGE = {
 }
 _INCLUDE: dict[str, Schema] = {"include": {"type": "array", "items": _STRING}}
 _QUERIES: dict[str, dict[str, Schema]] = {
-    "get /v1/responses/{response_id}": {
-        "stream": {"type": "boolean"},
-        "starting_after": _COUNT,
-        **_INCLUDE,
-    },
+    "get /v1/responses/{response_id}": {"stream": {"type": "boolean"}, "starting_after": _COUNT, **_INCLUDE},
     "get /v1/responses/{response_id}/input_items": {**_PAGE, **_INCLUDE},
     "get /v1/containers": {**_PAGE, "name": _STRING},
     "get /v1/conversations/{conversation}/items": _PAGE,

@@ -23,13 +23,7 @@ from gpt_oss_server.stores.documents.search import SearchedStores
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Row, Transaction, Value
 from gpt_oss_server.stores.sql.owned import LIVE
-from gpt_oss_server.stores.vector_stores import (
-    Attributes,
-    Claimed,
-    Entry,
-    Passage,
-    VectorStore,
-)
+from gpt_oss_server.stores.vector_stores import Attributes, Claimed, Entry, Passage, VectorStore
 from tools.words import words_in
 
 _DAY = 86_400.0

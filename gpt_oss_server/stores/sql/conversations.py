@@ -29,35 +29,13 @@ def put_conversation(
     tx: Transaction, conversation: StoredConversation, parts: Sequence[ConversationPart]
 ) -> list[Added]:
     delete_conversation(tx, key_of(conversation.id))
-    insert_conversation(tx, conversation)
-    return _extend(tx, conversation.id, conversation.owner, None, parts)
-
-
-def insert_conversation(
-    tx: Transaction, conversation: StoredConversation, changed_at: float | None = None
-) -> bool:
-    """Stores a conversation without parts, unless one of its id exists."""
     sql = (
         "INSERT INTO conversations (id, created_at, changed_at, version, tip, size, metadata, owner)"
-        " VALUES (?, ?, COALESCE(?, {now}), ?, NULL, 0, ?, ?) ON CONFLICT (id) DO NOTHING"
+        " VALUES (?, ?, {now}, ?, NULL, 0, ?, ?)"
     )
     key, metadata = key_of(conversation.id), to_bytes(dict(conversation.metadata))
-    content = (conversation.version, metadata, conversation.owner)
-    return bool(tx.run(sql, key, conversation.created_at, changed_at, *content))
-
-
-def insert_part(tx: Transaction, key: str, owner: str, position: int, items: Sequence[Item]) -> int:
-    """Stores the items of a part whose link is in the table, and returns their bytes."""
-    body, places = encode_items(items)
-    sql = "INSERT INTO parts (position, conversation, items, places) VALUES (?, ?, ?, ?)"
-    tx.run(sql, position, key, body, places)
-    add_items(tx, item_places(items), position, owner)
-    return len(body)
-
-
-def end_at(tx: Transaction, key: str, tip: int, size: int) -> None:
-    """Moves the end of a conversation to its last part, after parts of this size."""
-    tx.run("UPDATE conversations SET tip = ?, size = size + ? WHERE id = ?", tip, size, key)
+    tx.run(sql, key, conversation.created_at, conversation.version, metadata, conversation.owner)
+    return _extend(tx, conversation.id, conversation.owner, None, parts)
 
 
 def get_conversation(tx: Transaction, owner: str, conversation_id: str) -> StoredConversation | None:
@@ -143,10 +121,14 @@ def _extend(
     for part in parts:
         body = encode_addition(part.added)
         parent, tip = tip, insert_link(tx, tip, body)
-        size += insert_part(tx, key, owner, tip, part.items)
+        items, places = encode_items(part.items)
+        sql = "INSERT INTO parts (position, conversation, items, places) VALUES (?, ?, ?, ?)"
+        tx.run(sql, tip, key, items, places)
+        add_items(tx, item_places(part.items), tip, owner)
+        size += len(items)
         links.append((tip, parent, part.added, len(body)))
     if links:
-        end_at(tx, key, links[-1][0], size)
+        tx.run("UPDATE conversations SET tip = ?, size = size + ? WHERE id = ?", tip, size, key)
     return links
 
 

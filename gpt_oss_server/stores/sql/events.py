@@ -14,13 +14,7 @@ from contextlib import aclosing, suppress
 from functools import partial
 
 from gpt_oss_server.errors import EventsForgotten
-from gpt_oss_server.stores.events import (
-    NO_RECORDS,
-    Claimed,
-    Continuation,
-    Records,
-    events_forgotten,
-)
+from gpt_oss_server.stores.events import NO_RECORDS, Claimed, Continuation, Records, events_forgotten
 from gpt_oss_server.stores.sql import runs
 from gpt_oss_server.stores.sql.codec import key_of
 from gpt_oss_server.stores.sql.database import Database, Transaction

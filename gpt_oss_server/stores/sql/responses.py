@@ -56,22 +56,20 @@ def put_response(tx: Transaction, encoded: EncodedResponse) -> int:
     """Stores or replaces a response and returns its position."""
     hold(tx, encoded.parent)
     position = insert_link(tx, encoded.parent, encoded.added)
-    if not insert_response(tx, encoded, position):
+    if not _insert(tx, encoded, position):
         delete_response(tx, encoded.id)
-        insert_response(tx, encoded, position)
+        _insert(tx, encoded, position)
     return position
 
 
-def insert_response(
-    tx: Transaction, encoded: EncodedResponse, position: int, stored_at: float | None = None
-) -> bool:
+def _insert(tx: Transaction, encoded: EncodedResponse, position: int) -> bool:
     """Stores a response whose link is in the table, unless one of its id exists."""
     sql = (
         "INSERT INTO responses (id, position, stored_at, session, size, body, places, owner)"
-        " VALUES (?, ?, COALESCE(?, {now}), ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+        " VALUES (?, ?, {now}, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
     )
     content = (encoded.session, len(encoded.body), encoded.body, encoded.places, encoded.owner)
-    is_new = tx.run(sql, encoded.id, position, stored_at, *content)
+    is_new = tx.run(sql, encoded.id, position, *content)
     if is_new:
         add_items(tx, encoded.items, position, encoded.owner)
         if encoded.trace:
