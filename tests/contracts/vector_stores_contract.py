@@ -116,6 +116,18 @@ class VectorStoresContract:
         await stores.set_attributes("vs_1", "file_tides", {"lang": "fr"})
         assert "tides" not in await found(stores, "water", Filter("eq", "lang", ["en"]))
 
+    async def test_attributes_that_change_while_a_file_is_read_stay(self, stores: VectorStores) -> None:
+        await stores.put(VectorStore("vs_1", "Harbour", 1_000, 1_000))
+        assert await stores.attach("vs_1", [entry("tides"), entry("boats")])
+        for error in (None, ("unsupported_file", "No.")):
+            claimed = await stores.claim(LEASE)
+            assert claimed is not None
+            assert await stores.set_attributes("vs_1", claimed.entry.file_id, {"area": "north"})
+            await stores.finish(claimed, error)
+            kept = await stores.entry("vs_1", claimed.entry.file_id)
+            assert kept is not None
+            assert (kept.attributes, kept.error) == ({"area": "north"}, error)
+
     async def test_a_file_that_leaves_is_found_no_more(self, stores: VectorStores) -> None:
         await filled(stores)
         used = await stores.used_bytes()

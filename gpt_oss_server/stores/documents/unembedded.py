@@ -99,11 +99,9 @@ class Unembedded:
         self, claimed: Claimed, error: tuple[str, str] | None, sets: str = "", *values: str
     ) -> None:
         def work(tx: Transaction) -> None:
-            sql = f"SELECT {ENTRY} FROM entries WHERE {_HELD}"
-            held = (claimed.position, claimed.fence)
-            for row in tx.rows(sql, *held):
+            sql = f"UPDATE entries SET lease_until = 0{sets} WHERE {_HELD} RETURNING {ENTRY}"
+            for row in tx.rows(sql, *values, claimed.position, claimed.fence):
                 body = to_bytes(asdict(replace(entry_of(*row), error=error)))
-                sql = f"UPDATE entries SET lease_until = 0, body = ?{sets} WHERE {_HELD}"
-                tx.run(sql, body, *values, *held)
+                tx.run("UPDATE entries SET body = ? WHERE position = ?", body, claimed.position)
 
         await self._database.write(work, durable=True)

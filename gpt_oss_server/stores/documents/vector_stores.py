@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 from gpt_oss_server.stores.documents.rows import (
     ENTRY,
@@ -178,9 +179,8 @@ class VectorStores(SearchedStores):
     async def set_attributes(self, store_id: str, file_id: str, attributes: Attributes) -> bool:
         def work(tx: Transaction) -> bool:
             rows = self._file_rows(tx, store_id, file_id)
-            for position, *row in rows:
-                changed = replace(entry_of(*row), attributes=attributes)
-                tx.run("UPDATE entries SET body = ? WHERE position = ?", to_bytes(asdict(changed)), position)
+            for position, *_ in rows:
+                _change(tx, position, attributes=attributes)
                 tx.run("DELETE FROM attributes WHERE entry = ?", position)
                 set_attributes(tx, position, attributes)
             return bool(rows)
@@ -271,11 +271,15 @@ class VectorStores(SearchedStores):
     async def finish(self, claimed: Claimed, error: tuple[str, str] | None = None) -> None:
         """The file is completed or has failed; where the server has embeddings, it now waits for vectors."""
         held = "position = ? AND fence = ? AND status = 'in_progress'"
-        sql = f"UPDATE entries SET is_read = 1, lease_until = 0, status = ?, body = ? WHERE {held}"
+        sql = f"UPDATE entries SET is_read = 1, lease_until = 0, status = ? WHERE {held}"
         status = "completed" if self.embeddings is None else "in_progress"
-        body = to_bytes(asdict(replace(claimed.entry, error=error)))
-        row = (status if error is None else "failed", body, claimed.position, claimed.fence)
-        await self.database.write(lambda tx: tx.run(sql, *row), durable=True)
+        values = (status if error is None else "failed", claimed.position, claimed.fence)
+
+        def work(tx: Transaction) -> None:
+            if tx.run(sql, *values) and error is not None:
+                _change(tx, claimed.position, error=error)
+
+        await self.database.write(work, durable=True)
 
     async def sweep(self) -> int:
         """Deletes what has expired, and what deleted stores have left. Returns how many."""
@@ -301,3 +305,10 @@ def _counted(tx: Transaction, position: int, body: bytes) -> VectorStore:
     rows = tx.rows(sql, position)
     counts = {status: int(count) for status, count, _ in rows}
     return replace(VectorStore(**from_bytes(body)), counts=counts, bytes=int(sum(size for *_, size in rows)))
+
+
+def _change(tx: Transaction, position: int, **fields: Any) -> None:
+    """Changes the record of a file, as it is when nobody else changes it."""
+    for row in tx.rows(f"UPDATE entries SET size = size WHERE position = ? RETURNING {ENTRY}", position):
+        body = to_bytes(asdict(replace(entry_of(*row), **fields)))
+        tx.run("UPDATE entries SET body = ? WHERE position = ?", body, position)
