@@ -1,12 +1,13 @@
 """A restart after `kill -9` against a cold start, and what a folder costs that no prompt has a use for.
 
-Asserts ratios of one run. The second is of processor time, which other load hardly changes.
+Asserts ratios of one run.
 """
 
 import asyncio
 import json
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ from tests.doubles.inference.tiered import all_stored
 pytestmark = pytest.mark.benchmark
 
 TURNS, WHOLE = 50, 20_000
-STREAMS, PROMPT, OUTPUT, TRIES = 64, 64, 16, 5
+STREAMS, PROMPT, OUTPUT, TRIES = 64, 64, 16, 20
 
 
 class Process:
@@ -102,12 +103,12 @@ def test_a_folder_without_use_costs_64_streams_at_most_2_percent(tmp_path: Path)
             await engine.close()
         return found
 
-    without, with_folder = asyncio.run(both())
-    for name, runs in (("without", without), ("with", with_folder)):
-        print(
-            f"\n{name}: " + ", ".join(f"{used:.2f} s of processor, {wall:.2f} s" for used, wall in runs[1:])
-        )
-    used = [min(each[0] for each in runs[1:]) for runs in (without, with_folder)]
-    walls = [min(each[1] for each in runs[1:]) for runs in (without, with_folder)]
-    print(f"processor time {used[1] / used[0] - 1:+.1%}, wall clock {walls[1] / walls[0] - 1:+.1%}")
-    assert used[1] <= used[0] * 1.02
+    pairs = list(zip(*asyncio.run(both()), strict=True))[1:]
+    processor, wall = (
+        statistics.median(with_folder[at] / without[at] for without, with_folder in pairs) for at in (0, 1)
+    )
+    print(
+        f"\n{len(pairs)} pairs of {statistics.median(pair[0][1] for pair in pairs):.2f} s without a folder; "
+        f"with one {wall - 1:+.1%} of time, {processor - 1:+.1%} of processor time (medians)"
+    )
+    assert wall <= 1.02

