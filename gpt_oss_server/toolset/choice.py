@@ -16,6 +16,7 @@ from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.toolset.bound import HostedTools
 
 Choice = str | dict[str, Any] | None
+_TRAINED = ("browser", "python", "container")  # a model knows the forms of their calls
 _NAMED = ("function", "custom")  # kinds of tools of which a client may declare many
 _Key = tuple[str, str | None, str | None]  # a kind, a name, a namespace
 
@@ -36,13 +37,13 @@ def wanted_of(
 
 
 def _guides(tools: RequestTools, hosted: HostedTools) -> dict[str, Mapping[str, Any]]:
-    """The schemas of functions that are not strict, and of the tools of MCP servers."""
-    schemas = {
+    """The schemas of functions that are not strict, and of tools that run elsewhere or here."""
+    guides = {
         f"{declaration.namespace}.{function.name}": function.parameters
         for declaration in hosted.declarations
         for function in declaration.functions
+        if function.parameters and declaration.namespace not in _TRAINED
     }
-    guides = {to: schema for to, schema in schemas.items() if schema and to in hosted.servers.names}
     for tool in tools.clients.values():
         if tool.kind == "function" and tool.form is None and tool.declared.parameters:
             guides[tool.recipient] = tool.declared.parameters

@@ -176,11 +176,15 @@ async def test_an_unsupported_form_is_refused_before_generation(body: Any, param
     assert part in refused.value.message
 
 
+QUERY = {"type": "object", "properties": {"query": {"type": "string"}}}
+
+
 def hosted(*namespaces: str) -> HostedTools:
     """The tools of a request with these hosted tools and an MCP server."""
+    search = Function("search", None, QUERY)
     declarations = (
-        *(Declaration(name, None, (Function("search"),) if name == "browser" else ()) for name in namespaces),
-        Declaration("docs", None, (Function("ask"), Function("find"))),
+        *(Declaration(name, None, () if name == "python" else (search,)) for name in namespaces),
+        Declaration("docs", None, (Function("ask"), Function("find", None, QUERY))),
     )
     servers = ServerTools(names={"docs.ask": ("docs", "ask"), "docs.find": ("docs", "find")})
     return HostedTools(Kinds.of(), declarations=declarations, servers=servers)
@@ -202,6 +206,12 @@ def test_a_choice_of_any_tool_names_its_recipients(choice: Any, recipients: set[
     wanted = wanted_of(request.tool_choice, answer_format(None), tools, hosted("browser", "python"))
     assert wanted.must_call
     assert wanted.only == recipients
+
+
+def test_the_tools_that_the_model_was_trained_on_have_no_guide() -> None:
+    tools = Kinds.of().read_tools((), offered=True)
+    wanted = wanted_of("auto", answer_format(None), tools, hosted("browser", "python", "shell"))
+    assert wanted.guides == {"shell.search": QUERY, "docs.find": QUERY}
 
 
 def test_after_a_hosted_call_the_model_may_answer(encoding: Encoding) -> None:
