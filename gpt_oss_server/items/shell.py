@@ -179,7 +179,7 @@ class Shell(HostedTool):
         def read_tool(tool: Tool, where: str, tools: RequestTools) -> None:
             """A shell that the client runs, or this server in a container."""
             check(tool, where, "environment", dict, "an object")
-            environment = tool.get("environment") or {"type": "local"}
+            environment = {"type": "local"} if tool.get("environment") is None else tool["environment"]
             if environment.get("type") in (_AUTO, _REFERENCE):
                 return hosted.read(tool, where, tools)
             if environment.get("type") != "local":
