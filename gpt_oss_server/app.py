@@ -68,7 +68,7 @@ def create_app(
     settings = settings or Settings()
     observation = Observation(settings, tracer_provider, meter_provider)
     stores = observation.measured(open_stores(settings, store))
-    kinds = known_kinds(tools, files=stores.vector_stores)
+    kinds = known_kinds(tools, stores=stores)
     toolset = ToolsetMaker(settings, kinds, on_call=observation.on_tool_call)
     further = {name: _checked(other) for name, other in (models or {}).items()}
     served = Served(_checked(engine), settings, further, stores=stores, ids=ids, clock=clock, tools=toolset)

@@ -6,9 +6,9 @@ between calls. A failed call is an ordinary output. It must not know the server,
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,14 @@ class Client:
 
 
 NOBODY = Client()
+
+
+class Attached(NamedTuple):
+    """A file that a request has for a session. `read` returns its bytes; None: it was deleted meanwhile."""
+
+    id: str
+    name: str
+    read: Callable[[], Awaitable[bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)

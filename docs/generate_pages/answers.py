@@ -100,7 +100,7 @@ def _block(answer: httpx.Response) -> str:
 
 def container_examples() -> str:
     """A container and a file as the API shows them; no python runs for it."""
-    session = cast(PythonSession, SimpleNamespace(last_used=None))
+    session = cast(PythonSession, SimpleNamespace(last_used=None, attached={}))
     container = Container("cntr_1", session, Metadata(_CLOCK, name="data"), lambda: _CLOCK)
     file = container.file_as_json(FileInfo(path="table.csv", size=120, modified=_CLOCK))
     shown = json_block({**file, "id": "cfile_1"})  # its real id depends on a secret of the process

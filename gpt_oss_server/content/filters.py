@@ -48,7 +48,8 @@ def read_filter(value: Any, where: str) -> Filter | None:
             example = '{"type": "eq", "key": "year", "value": 2026}'
             raise InvalidRequest.at(where, f"must be a condition such as {example}.")
         is_ordered = kind not in ("eq", "ne", *_OF_LISTS)
-        if not values or not all(map(_is_plain, values)) or (is_ordered and not _is_number(wanted)):
+        is_number = isinstance(wanted, int | float) and not isinstance(wanted, bool)
+        if not values or not all(map(_is_plain, values)) or (is_ordered and not is_number):
             expected = (
                 "a number" if is_ordered else "a text, a number, a boolean, or for `in` a list of these"
             )
@@ -60,7 +61,3 @@ def read_filter(value: Any, where: str) -> Filter | None:
 
 def _is_plain(value: Any) -> bool:
     return len(value) <= _LONGEST_VALUE if isinstance(value, str) else isinstance(value, int | float)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

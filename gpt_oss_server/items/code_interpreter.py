@@ -14,18 +14,22 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpt_oss_server.content.tools import Tool
-from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.errors import InvalidRequest, NoSuchFile
 from gpt_oss_server.http.fields import check_served
 from gpt_oss_server.http.unserved import EMPTY, NotServed, only
 from gpt_oss_server.items.builder import EventTexts, Item, ItemBuilder, ServerCall
 from gpt_oss_server.items.hosted import HostedCall, HostedTool, Maker, PastCall
 from gpt_oss_server.json_values import dicts_of
 from gpt_oss_server.settings import Settings
+from gpt_oss_server.stores.documents.files import Files
 from tools.sessions import SessionLimits
-from tools.tool import ToolOutput
+from tools.tool import Attached, Declaration, ToolOutput
 from tools.toolbox import Offer, offer_of
 
 if TYPE_CHECKING:
@@ -36,16 +40,47 @@ _OUTPUTS = "code_interpreter_call.outputs"
 _CONTAINER = "cntr_"
 _SECRET = secrets.token_bytes(32)
 _DIGITS = 32
+MOST_FILES = 50  # of a container
 
 CONTAINER_NOT_SERVED: NotServed = {
-    "file_ids": (EMPTY, "Make a container of them with POST /v1/containers, and name it here."),
     "memory_limit": (only("1g"), 'Python here has one gigabyte of memory: "1g".'),
     "network_policy": (only({"type": "disabled"}), "Python here has no network."),
     "skills": (EMPTY, "Leave it out, and upload files to the container."),
 }
 
 
-class CodeInterpreter(HostedTool):
+class InContainer(HostedTool):
+    """A tool that runs in a container, into which a request's files are copied."""
+
+    def __init__(self, files: Files | None = None) -> None:
+        self._files = files
+
+    def lacks(self, options: Mapping[str, Any], *, here: bool) -> bool:
+        return bool(options.get("file_ids")) and not here
+
+    async def bound(self, options: Mapping[str, Any], owner: str) -> Mapping[str, Any]:
+        if self._files is None or not options.get("file_ids"):
+            return options
+        files, named = self._files.of(owner), dict[str, Attached]()
+        for file_id in dict.fromkeys(options["file_ids"]):
+            name = (await files.find_readable(file_id, "tools")).filename.rpartition("/")[2] or file_id
+            name = f"{file_id}-{name}" if name in named else name
+            named[name] = Attached(file_id, name, partial(_bytes, files, file_id))
+        return {**options, "files": tuple(named.values())}
+
+    def declared(self, declaration: Declaration, options: Mapping[str, Any]) -> Declaration:
+        names = ", ".join(file.name for file in options.get("files", ()))
+        text = f"{declaration.description or ''}\n\nThe user's files are in /mnt/data: {names}"
+        return replace(declaration, description=text) if names else declaration
+
+
+async def _bytes(files: Files, file_id: str) -> bytes | None:
+    with suppress(NoSuchFile):
+        return (await files.whole(file_id, "tools"))[1]
+    return None
+
+
+class CodeInterpreter(InContainer):
     """A given `sandbox` replaces the one that the settings name."""
 
     namespace = "python"
@@ -57,7 +92,8 @@ class CodeInterpreter(HostedTool):
     id_prefix = "ci"
     includable = (_OUTPUTS,)
 
-    def __init__(self, sandbox: Sandbox | None = None) -> None:
+    def __init__(self, sandbox: Sandbox | None = None, files: Files | None = None) -> None:
+        super().__init__(files)
         self._sandbox = sandbox
 
     def maker(self, settings: Settings) -> Maker | None:
@@ -82,8 +118,12 @@ class CodeInterpreter(HostedTool):
         return make
 
     def options(self, tool: Tool, where: str) -> Mapping[str, Any]:
-        container = _container(tool.get("container"), f"{where}.container")
-        return {} if container is None else {"container": container}
+        value, at = tool.get("container"), f"{where}.container"
+        if isinstance(value, str) and value.startswith(_CONTAINER):
+            return {"container": value}
+        if value is not None and not (isinstance(value, Mapping) and value.get("type") == "auto"):
+            raise InvalidRequest.at(at, 'must be {"type": "auto"}, or the id of a container.')
+        return read_new_container(value or {}, at)
 
     def echo(self, tool: Tool) -> dict[str, Any]:
         return {**tool, "container": tool.get("container") or {"type": "auto"}}
@@ -140,18 +180,10 @@ def conversation_of(container: str, among: Iterable[str]) -> str:
     return next(named, "")
 
 
-def _container(value: Any, where: str) -> str | None:
-    """The container that a code_interpreter tool names; None: the conversation's own."""
-    if value is None:
-        return None
-    if isinstance(value, str) and value.startswith(_CONTAINER):
-        return value
-    if not isinstance(value, Mapping) or value.get("type") != "auto":
-        raise InvalidRequest.at(where, 'must be {"type": "auto"}, or the id of a container.')
-    check_new_container(value, where)
-    return None
-
-
-def check_new_container(value: Mapping[str, Any], where: str) -> None:
-    """Refuses what a container that a tool brings with it cannot have here."""
+def read_new_container(value: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """The options of a container that a tool brings with it. Refuses what it cannot have here."""
     check_served(value, CONTAINER_NOT_SERVED, f"{where}.")
+    ids = [] if value.get("file_ids") is None else value["file_ids"]
+    if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids) or len(ids) > MOST_FILES:
+        raise InvalidRequest.at(f"{where}.file_ids", f"must be a list of at most {MOST_FILES} ids of files.")
+    return {"file_ids": ids} if ids else {}

@@ -16,6 +16,7 @@ from gpt_oss_server.items.builder import Item, ItemBuilder
 from gpt_oss_server.items.conversation import NOT_KEPT, Conversation, ReadItem
 from gpt_oss_server.items.kind import ItemKind, ItemType, ReadTool, ToolType, completed
 from gpt_oss_server.settings import Settings
+from tools.tool import Declaration
 from tools.toolbox import Offer
 
 Maker = Callable[[], Awaitable[Offer | None]]
@@ -102,6 +103,10 @@ class HostedTool:
     async def bound(self, options: Mapping[str, Any], owner: str) -> Mapping[str, Any]:
         """The options for an owner's request. Raises an `ApiError` for what the owner does not have."""
         return options
+
+    def declared(self, declaration: Declaration, options: Mapping[str, Any]) -> Declaration:
+        """The tool as it is declared to the model in a request with these options."""
+        return declaration
 
     def echo(self, tool: Tool) -> dict[str, Any]:
         """The request's tool as the response shows it."""

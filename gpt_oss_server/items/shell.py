@@ -24,9 +24,9 @@ from gpt_oss_server.items.builder import (
     strings,
     typed,
 )
-from gpt_oss_server.items.code_interpreter import check_new_container, container_id
+from gpt_oss_server.items.code_interpreter import InContainer, container_id, read_new_container
 from gpt_oss_server.items.conversation import Conversation
-from gpt_oss_server.items.hosted import HostedCall, HostedTool
+from gpt_oss_server.items.hosted import HostedCall
 from gpt_oss_server.items.kind import ItemKind, ToolType, completed, shaped_kind
 from tools.tool import ToolOutput
 
@@ -162,7 +162,7 @@ _ARGUMENTS = object_schema(
 )
 
 
-class Shell(HostedTool):
+class Shell(InContainer):
     namespace = "shell"
     types = ("shell",)
     off = (
@@ -215,8 +215,7 @@ class Shell(HostedTool):
     def options(self, tool: Tool, where: str) -> Mapping[str, Any]:
         environment, at = tool["environment"], f"{where}.environment"
         if environment["type"] == _AUTO:
-            check_new_container(environment, at)
-            return {}
+            return read_new_container(environment, at)
         if not isinstance(environment.get("container_id"), str):
             raise InvalidRequest.at(f"{at}.container_id", "must be the id of a container.")
         return {"container": environment["container_id"]}

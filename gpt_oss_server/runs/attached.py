@@ -9,15 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpt_oss_server.content.parts import attached_bytes
-from gpt_oss_server.errors import InvalidRequest, NoSuchFile, ToolNotAvailable
+from gpt_oss_server.errors import InvalidRequest, ToolNotAvailable
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.runs.work import Work
-from gpt_oss_server.stores.documents.files import Files
-from gpt_oss_server.stores.files import FileLost, StoredFile
 from tools.extras import how_to_install
 
 TEXT = "text"  # the key of a part that has been read
-MOST_BYTES = 64 * 2**20  # of a file that is read as text
 _MOST_FILES = 50
 _READ_ELSEWHERE = (b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _NESTED = ("content", "output")
@@ -34,25 +31,6 @@ async def with_files(items: Any, where: str, work: Work) -> Any:
         if (text := await _text(part, place, work)) is not None:
             read[id(part)] = {**part, **text}
     return await in_thread_if_large(size, lambda: _replaced(items, read), items) if read else items
-
-
-async def find_readable(files: Files, file_id: str, param: str) -> StoredFile:
-    """A file that is not too large to be read whole. Raises a 404 or a 400."""
-    if (stored := await files.get(file_id)) is None:
-        raise NoSuchFile.at(param, f": there is no file {file_id!r:.100}. Upload it to /v1/files.")
-    if stored.bytes > MOST_BYTES:
-        problem = f"`{param}`: the file has {stored.bytes:,} bytes, and {MOST_BYTES:,} are read at most"
-        raise InvalidRequest(f"{problem}. Split it.", param=param)
-    return stored
-
-
-async def content_of(files: Files, file_id: str, param: str) -> tuple[str, bytes]:
-    """The name and the bytes of a file that is read whole."""
-    stored = await find_readable(files, file_id, param)
-    try:
-        return stored.filename, b"".join([piece async for piece in files.read(file_id)])
-    except FileLost as error:
-        raise NoSuchFile.at(param, ": the file was deleted meanwhile.") from error
 
 
 def _files(value: Any, where: str) -> Iterator[tuple[str, Part]]:
@@ -96,7 +74,7 @@ async def _text(part: Part, where: str, work: Work) -> Part | None:
     url, file_id = part.get("file_url"), part.get("file_id")
     try:
         if isinstance(file_id, str) and file_id and not part.get("file_data"):
-            filename, data = await content_of(work.keep.files, file_id, f"{where}.file_id")
+            filename, data = await work.keep.files.whole(file_id, f"{where}.file_id")
             name = name or filename
             document = await read_named(name, data, owner)
         elif isinstance(url, str) and url.lower().startswith(("http://", "https://")):

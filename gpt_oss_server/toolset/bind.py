@@ -82,7 +82,7 @@ async def _with_own(
         hosted,
         toolbox=toolset.toolbox,
         client=caller.tool_client,
-        declarations=tuple(offered[name] for name in wanted),
+        declarations=tuple(kinds[name].declared(offered[name], options[name]) for name in wanted),
         options=options,
         containers={name: _open_container(named[name], name, toolset, caller) for name in named},
     )

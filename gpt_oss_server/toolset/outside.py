@@ -11,11 +11,13 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from gpt_oss_server.harmony.declarations import FUNCTIONS
+from gpt_oss_server.items.code_interpreter import CodeInterpreter
 from gpt_oss_server.items.hosted import HostedTool
+from gpt_oss_server.items.shell import Shell
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.items.web_search import WebSearch
 from gpt_oss_server.settings import SettingsError
-from gpt_oss_server.stores.documents.vector_stores import VectorStores
+from gpt_oss_server.stores.kinds.keep import Stores
 
 GROUP = "gpt_oss_server.tools"
 _GIVEN = "create_app(tools=…)"
@@ -23,13 +25,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def known_kinds(
-    tools: Iterable[HostedTool] = (), *, own: Kinds | None = None, files: VectorStores | None = None
+    tools: Iterable[HostedTool] = (), *, own: Kinds | None = None, stores: Stores | None = None
 ) -> Kinds:
-    """The server's own kinds, those of installed packages, and these tools of a program.
-
-    The browser searches `files`.
-    """
-    kinds = own or Kinds.of(WebSearch(files=files))
+    """The server's own kinds, with the files of its stores, those of installed packages, and these tools."""
+    if own is None and stores is not None:
+        in_containers = (CodeInterpreter(files=stores.files), Shell(stores.files))
+        own = Kinds.of(WebSearch(files=stores.vector_stores), *in_containers)
+    kinds = own or Kinds.of()
     for origin, tool in (*_installed(), *((_GIVEN, tool) for tool in tools)):
         _check(kinds, tool, origin)
         kinds = kinds.adding(tool, origin)

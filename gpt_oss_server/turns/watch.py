@@ -16,10 +16,6 @@ from typing import Protocol
 from inference.engine import Sampling, Step
 
 
-def _no_reads() -> array[float]:
-    return array("d")
-
-
 @dataclass(slots=True)
 class GenerationSpan:
     """Where a generation stands in the turn's tokens, and when it ran, by the transcript's clock."""
@@ -41,7 +37,7 @@ class MeasuredSpan(GenerationSpan):
     sampled: int = 0  # tokens; set by its end
     trace: str = ""  # its W3C trace context, for an engine that passes it on
     last: float | None = None  # the newest step that `take_reads` has seen
-    reads: array[float] = field(default_factory=_no_reads)  # when steps arrived, since `take_reads`
+    reads: array[float] = field(default_factory=lambda: array("d"))  # when steps arrived, since `take_reads`
 
     def first_step(self, step: Step, prompt: int, now: float) -> None:
         """Records what the first step shows. `prompt` is the number of its tokens."""

@@ -201,6 +201,25 @@ def test_files_that_were_uploaded_before_go_into_containers(client: OpenAI) -> N
     client.containers.delete(made.id)
 
 
+def test_files_of_a_request_are_in_its_container(client: OpenAI) -> None:
+    files = [client.files.create(file=("in.csv", text), purpose="user_data").id for text in (b"x,y", b"z")]
+    tools: Any = [{"type": "code_interpreter", "container": {"type": "auto", "file_ids": files}}]
+    first, container, logs = ask(client, "READ", tools=tools)
+    assert logs == "x,y\n"
+    names = ["in.csv", f"{files[1]}-in.csv"]
+    rendered = httpx.post(
+        f"{client.base_url}".replace("/v1/", "/render"), json={"input": "?", "tools": tools}
+    )
+    assert f"The user's files are in /mnt/data: {', '.join(names)}\n" in rendered.json()["text"]
+    for listed in client.containers.files.list(container):
+        assert (listed.path.removeprefix("/mnt/data/") in names, listed.source) == (True, "user")
+        client.containers.files.delete(listed.id, container_id=container)
+    assert "FileNotFoundError" in ask(client, "READ", first, tools)[2], "a file is copied once"
+    tools[0]["container"]["file_ids"] = ["file-1"]
+    with pytest.raises(NotFoundError, match="there is no file 'file-1'"):
+        ask(client, "READ", tools=tools)
+
+
 def typed(kind: str) -> dict[str, Any]:
     return {"content": b"x", "headers": {"content-type": kind}}
 
@@ -235,7 +254,7 @@ NETWORK = {"type": "allowlist", "allowed_domains": ["x.org"]}
 BAD_BODIES: list[tuple[str, Any, str]] = [
     ("container", 3, ""),
     ("container", "mine", ""),
-    ("container", {"type": "auto", "file_ids": ["file-1"]}, ".file_ids"),
+    ("container", {"type": "auto", "file_ids": "file-1"}, ".file_ids"),
     ("container", {"type": "auto", "memory_limit": "64g"}, ".memory_limit"),
     ("container", {"type": "auto", "network_policy": NETWORK}, ".network_policy"),
     ("allowed_callers", ["programmatic"], ""),

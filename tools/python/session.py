@@ -66,6 +66,7 @@ class PythonSession:
         self._cancelled = False  # the code of a cancelled call may still run
         self._settling: set[asyncio.Task[None]] = set()
         self._closed = False
+        self.attached: dict[str, str] = {}  # the names of files of requests in /mnt/data, by their ids
         self.owner = ""  # until the first use
 
     @property
@@ -89,22 +90,28 @@ class PythonSession:
         return self._kernel.used if self._kernel else 0.0
 
     async def run(self, call: ToolCall) -> ToolOutput:
-        """Runs source, or commands of the shell. Cancelling it stops the code: first by an interrupt, then by
-        killing the kernel."""
+        """Runs source, or commands of the shell, beside the files of the option `files`. Cancelling it stops
+        the code: first by an interrupt, then by killing the kernel."""
         if call.function == shell.FUNCTION:
             try:
                 source = shell.cell(call.arguments)
             except ValueError as error:
                 return shell.answered(ToolOutput(str(error), failed=True))
-            limits = CellOutputLimits(shell.PRINTED)
-            return shell.answered(await self._run_in_turn(source, call.client, limits))
+            return shell.answered(await self._run_in_turn(source, call, CellOutputLimits(shell.PRINTED)))
         if call.function:
             wrong = f"The python tool has no function {call.function!r}."
             return _failed(f"{wrong} Send the source itself to `python`.")
-        return await self._run_in_turn(read_source(call.arguments), call.client, CellOutputLimits())
+        return await self._run_in_turn(read_source(call.arguments), call, CellOutputLimits())
 
-    async def _run_in_turn(self, source: str, client: Client, limits: CellOutputLimits) -> ToolOutput:
-        self.owner = self._shared.memory.owner(client)
+    async def _run_in_turn(self, source: str, call: ToolCall, limits: CellOutputLimits) -> ToolOutput:
+        self.owner = self._shared.memory.owner(call.client)
+        try:
+            for file in call.options.get("files", ()):
+                if file.id not in self.attached and (content := await file.read()) is not None:
+                    await self.write(file.name, content, call.client)
+                    self.attached[file.id] = file.name
+        except (FileRefused, NoMemoryLeft) as error:
+            return _failed(f"The code did not run: {error}")
         async with self._turn:
             try:
                 await self._settle()

@@ -15,7 +15,6 @@ from gpt_oss_server.http.fields import documented
 from gpt_oss_server.http.paging import page
 from gpt_oss_server.http.unknown_fields import read_known
 from gpt_oss_server.http.uploads import read_upload
-from gpt_oss_server.runs.attached import content_of
 from gpt_oss_server.runs.served import Served
 
 
@@ -67,7 +66,7 @@ def _add_files(router: APIRouter, containers: Containers, served: Served) -> Non
         opened = await containers.find_to_fill(container, caller)  # first: a file that none takes is not read
         sent = await read_upload(request, served.settings.max_body_bytes)
         if isinstance(sent, str):
-            sent = await content_of(served.stores.of(caller.owner).files, sent, "file_id")
+            sent = await served.stores.of(caller.owner).files.whole(sent, "file_id")
         return JSONResponse(opened.file_as_json(await opened.put(*sent, caller)))
 
     @router.get("/{container}/files/{file}")

@@ -29,8 +29,12 @@ from gpt_oss_server.errors import (
 )
 from gpt_oss_server.http.fields import Body, Integer, optional, read_body, required
 from gpt_oss_server.http.unserved import NotServed
-from gpt_oss_server.items.code_interpreter import CONTAINER_NOT_SERVED, CodeInterpreter, container_id
-from gpt_oss_server.runs.attached import content_of, find_readable
+from gpt_oss_server.items.code_interpreter import (
+    CONTAINER_NOT_SERVED,
+    MOST_FILES,
+    CodeInterpreter,
+    container_id,
+)
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.toolset.offered import Toolset
 from tools.sessions import TooManySessions
@@ -104,12 +108,12 @@ class Containers:
         """Opens a container without a conversation; `conversation` is the unused name of one."""
         toolset, files = await self._ready_with_python(caller), self._served.stores.of(caller.owner).files
         for index, file_id in enumerate(wanted.file_ids or ()):  # first: a missing file opens no container
-            await find_readable(files, file_id, f"file_ids[{index}]")
+            await files.find_readable(file_id, f"file_ids[{index}]")
         _open_session(toolset, conversation, caller)
         created = await self.find(container_id(conversation), caller)
         created.metadata.name, created.metadata.client = wanted.name, caller.client
         for index, file_id in enumerate(wanted.file_ids or ()):
-            await created.put(*await content_of(files, file_id, f"file_ids[{index}]"), caller)
+            await created.put(*await files.whole(file_id, f"file_ids[{index}]"), caller)
         return created
 
     async def delete(self, container: str, caller: Caller) -> None:
@@ -165,6 +169,7 @@ class Container:
         }
 
     def file_as_json(self, info: FileInfo) -> dict[str, Any]:
+        of_user = info.path in {*self.metadata.uploaded, *self.session.attached.values()}
         return {
             "id": self._file_id(info.path),
             "object": "container.file",
@@ -172,7 +177,7 @@ class Container:
             "created_at": int(info.modified),
             "bytes": info.size,
             "path": _FOLDER + info.path,
-            "source": "user" if info.path in self.metadata.uploaded else "assistant",
+            "source": "user" if of_user else "assistant",
         }
 
     async def files(self) -> list[FileInfo]:
@@ -265,10 +270,12 @@ class ExpiresAfter(Body):
 class CreateContainer(Body):
     """Every field may be left out. A container lasts for 20 minutes after its last use."""
 
-    not_served: ClassVar[NotServed] = {k: v for k, v in CONTAINER_NOT_SERVED.items() if k != "file_ids"}
+    not_served: ClassVar[NotServed] = CONTAINER_NOT_SERVED
 
     name: str | None = optional("Shown in lists, which can be searched for it.")
-    file_ids: Annotated[list[str], Field(max_length=50)] | None = optional("Files that are copied into it.")
+    file_ids: Annotated[list[str], Field(max_length=MOST_FILES)] | None = optional(
+        "Files that are copied into it."
+    )
     expires_after: ExpiresAfter | None = optional(
         "When the container ends: at most 20 minutes after its last use."
     )

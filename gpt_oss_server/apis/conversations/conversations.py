@@ -113,7 +113,7 @@ class Conversations:
 
     async def _calls_before(self, conversation_id: str, items: list[Any]) -> Past:
         """The calls of a conversation that new items may concern; messages concern none."""
-        if all(map(_concerns_no_call, items)):
+        if all(_kind_of(item) in (None, "message", "reasoning") for item in items):  # none is a call
             await self._find(conversation_id)
             return Past()
         history = found(await self._store.conversation_history(conversation_id), conversation_id)
@@ -168,7 +168,7 @@ class Conversations:
         few items hold a tool's result, so items alone do not suffice to render them. Their items are read,
         as a later one may need the deleted one.
         """
-        at = next((n for n, part in enumerate(parts) if _has(part, item_id)), None)
+        at = next((n for n, part in enumerate(parts) if item_id in [item["id"] for item in part.items]), None)
         if at is None:
             raise _no_item(conversation_id, item_id)
         before = sum(len(part.items) for part in parts[:at])
@@ -197,14 +197,6 @@ class Conversations:
 def _kind_of(item: Any) -> Any:
     """The `type` that the client sent; None also where the item is no object."""
     return item.get("type") if isinstance(item, dict) else None
-
-
-def _concerns_no_call(item: Any) -> bool:
-    return _kind_of(item) in (None, "message", "reasoning")
-
-
-def _has(part: ConversationPart, item_id: str) -> bool:
-    return any(item["id"] == item_id for item in part.items)
 
 
 def _shown(conversation: StoredConversation) -> dict[str, Any]:

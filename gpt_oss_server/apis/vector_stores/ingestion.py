@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 
 from gpt_oss_server.apis.vector_stores.held import while_held
 from gpt_oss_server.errors import ApiError, StoreUnavailable
-from gpt_oss_server.runs.attached import content_of
 from gpt_oss_server.stores.kinds.keep import Stores
 from gpt_oss_server.stores.repeated import Repeated
 from gpt_oss_server.stores.vector_stores import Claimed, Passage
@@ -68,7 +67,7 @@ class Ingestion:
         except ImportError as error:
             return "", ("server_error", f"Files are not read here. {how_to_install(error)}")
         try:
-            name, data = await content_of(self._files.of(claimed.owner), claimed.entry.file_id, "file_id")
+            name, data = await self._files.of(claimed.owner).whole(claimed.entry.file_id, "file_id")
             document = await read_named(name, data, claimed.owner)
         except PageError as error:
             return "", ("unsupported_file", str(error))

@@ -20,6 +20,8 @@ from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
 
 
 async def act(action: str, names: list[str], settings: Settings) -> int:
+    if names and action != "delete":
+        raise CommandLineError(f"store {action} concerns the whole store: leave {' '.join(names)} out.")
     database = open_database(settings.store)
     try:
         return await _ACTIONS[action](database, names, settings)
@@ -28,7 +30,6 @@ async def act(action: str, names: list[str], settings: Settings) -> int:
 
 
 async def stat(database: Database, names: list[str], settings: Settings) -> int:
-    _takes_nothing("stat", names)
     held = await database.read(statistics)
     oldest = "none" if held.oldest is None else f"{datetime.fromtimestamp(held.oldest):%Y-%m-%d %H:%M}"
     for name, value in (
@@ -47,7 +48,6 @@ async def stat(database: Database, names: list[str], settings: Settings) -> int:
 
 
 async def vacuum(database: Database, names: list[str], settings: Settings) -> int:
-    _takes_nothing("vacuum", names)
     deleted = await Sweeper(database, Bounds.from_settings(settings)).sweep()
     await asyncio.to_thread(database.compact)
     console.err(f"Deleted {deleted:,} entries that exceeded the bounds, and returned the unused space.")
@@ -72,11 +72,6 @@ async def delete(database: Database, names: list[str], settings: Settings) -> in
 
 Action = Callable[[Database, list[str], Settings], Coroutine[Any, Any, int]]
 _ACTIONS: dict[str, Action] = {"stat": stat, "vacuum": vacuum, "delete": delete}
-
-
-def _takes_nothing(action: str, names: list[str]) -> None:
-    if names:
-        raise CommandLineError(f"store {action} concerns the whole store: leave {' '.join(names)} out.")
 
 
 def _size(count: int) -> str:

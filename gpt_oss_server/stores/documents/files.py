@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Protocol
 
-from gpt_oss_server.errors import StoreUnavailable
+from gpt_oss_server.errors import InvalidRequest, NoSuchFile, StoreUnavailable
 from gpt_oss_server.stores.documents.rows import delete_entries_of_file
 from gpt_oss_server.stores.files import FileLost, NewFile, NoRoom, StoredFile, Upload
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
@@ -25,6 +25,7 @@ from gpt_oss_server.stores.sql.database import Database, Transaction, Value
 from gpt_oss_server.stores.sql.owned import LIVE, Owned
 
 PIECE = 2**20  # bytes
+MOST_WHOLE = 64 * 2**20  # bytes of a file that is read whole
 _ARRIVING = 3600.0  # seconds without a piece after which what has arrived is deleted
 _AT_ONCE = 20  # entries that one transaction deletes
 
@@ -127,6 +128,23 @@ class Files(Owned):
             if len(piece) != min(PIECE, stored.bytes - number * PIECE):
                 raise FileLost(file_id)
             yield piece[max(start - number * PIECE, 0) :]
+
+    async def find_readable(self, file_id: str, param: str) -> StoredFile:
+        """A file that is not too large to be read whole. Raises a 404 or a 400."""
+        if (stored := await self.get(file_id)) is None:
+            raise NoSuchFile.at(param, f": there is no file {file_id!r:.100}. Upload it to /v1/files.")
+        if stored.bytes > MOST_WHOLE:
+            problem = f"`{param}`: the file has {stored.bytes:,} bytes, and {MOST_WHOLE:,} are read at most"
+            raise InvalidRequest(f"{problem}. Split it.", param=param)
+        return stored
+
+    async def whole(self, file_id: str, param: str) -> tuple[str, bytes]:
+        """The name and the bytes of a file."""
+        stored = await self.find_readable(file_id, param)
+        try:
+            return stored.filename, b"".join([piece async for piece in self.read(file_id)])
+        except FileLost as error:
+            raise NoSuchFile.at(param, ": the file was deleted meanwhile.") from error
 
     async def _piece(self, key: str, number: int) -> bytes:
         if self._folder is not None:
