@@ -250,7 +250,7 @@ async def test_generations_survive_the_death_of_their_server(encoding: Encoding,
         engine = await loaded(f"llama:{first},{second}")
         whole = await asyncio.gather(*(generated(engine, sampling, prompt) for prompt in prompts))
         streams = [asyncio.create_task(generated(engine, sampling, prompt)) for prompt in prompts]
-        await asyncio.sleep(2.0)
+        await asyncio.wait(streams, return_when=asyncio.FIRST_COMPLETED)
         process.kill()
         disturbed = await asyncio.gather(*streams)
         assert [found.tokens for found in disturbed] == [found.tokens for found in whole]
