@@ -185,8 +185,8 @@ def test_the_front_pages_use_a_command_that_the_makefile_has() -> None:
     assert re.search(r"^serve:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 
 
-SERVERS = ("own_model.py", "mcp_server.py", "tour.py", "demo.py", "ray_serve.py")
-TOURS = ("browser_citations.py", "python_plot.py")  # too hard for the embedded model
+SERVERS = ("own_model.py", "mcp_server.py", "tour.py", "demo.py")
+TOURS = ("browser_citations.py", "python_plot.py", "file_search.py")  # too hard for the embedded model
 ON_TINY = ("quickstart.py", *TOURS)
 CLIENTS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in SERVERS)
 OTHERS = [name for name in CLIENTS if name not in ON_TINY]
@@ -207,6 +207,13 @@ PRINTED = {
         "Looked for 'metres high' in local:///lighthouse.md",
         "Answer: The tower is 31 metres high, and its light is 44 metres above the sea ([",
         "Cited: The lighthouse of Skarvik at local:///lighthouse.md",
+    ],
+    "file_search.py": [
+        "Found with ['opening hours museum']: opening-hours.txt",
+        "Answer: In July the museum is open every day from 11:00 to 16:00",
+        "Cited: opening-hours.txt",
+        "Cited: ferry.html",
+        "Cited: lighthouse.md",
     ],
     "python_plot.py": [
         "Drew plot.png, ",
