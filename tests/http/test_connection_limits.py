@@ -216,7 +216,7 @@ def test_whoever_holds_most_places_gives_one_up() -> None:
     assert gives_way([newest, *works, many[2]], newest, 10.0) is None, "it may still arrive"
     fresh = Place("fresh", idle_since=9.5)
     assert gives_way([*places, fresh], newest, 10.0) is many[1], "its request may be on the way"
-    assert gives_way([newest, *works, fresh], newest, 10.0) is fresh
+    assert gives_way([newest, *works, fresh], newest, 10.0) is None, "the newest is told to come again"
 
 
 def test_the_settings_become_limits() -> None:

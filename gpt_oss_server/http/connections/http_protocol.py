@@ -26,6 +26,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from gpt_oss_server.caller.record import log_refused_connection
 from gpt_oss_server.errors import ApiError, EngineUnavailable, HeadTooLarge, InvalidHttp, RequestTimeout
+from gpt_oss_server.http.answers import headers_of
 from gpt_oss_server.http.connections.limits import ConnectionLimits, Deadline
 from gpt_oss_server.http.connections.room import HEALTH, SPARE, Held, gives_way
 from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
@@ -255,10 +256,10 @@ class HttpProtocol(HttpToolsProtocol):
             self.cycle.message_event.set()
         body, request_id = to_json(error.body()), new_request_id()
         log_refused_connection(request_id, self.client[0] if self.client else "unknown", error.status, body)
+        further = "".join(f"{name}: {value}\r\n" for name, value in headers_of(error).items())
         head = (
             f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\nx-should-retry: false\r\n"
-            f"{HEADER}: {request_id}\r\n\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n{further}{HEADER}: {request_id}\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
         if self.transport.can_write_eof():

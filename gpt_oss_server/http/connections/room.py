@@ -1,9 +1,9 @@
 """Room for connections: which of those that do nothing gives way to a new one.
 
-Takes the open connections. Returns the one to close, or None where all are at work. One that waits for its
-next request goes first, unless it has just been opened or answered. Then come those that hold a place with a
-request that is not whole or a WebSocket without work: of whoever has the most connections, the one that has
-waited longest.
+Takes the open connections. Returns the one to close, or None where all are at work, or have just been opened
+or answered: their request may be on the way. One that waits for its next request goes first. Then come those
+that hold a place with a request that is not whole or a WebSocket without work: of whoever has the most
+connections, the one that has waited longest.
 """
 
 from collections import Counter
@@ -36,14 +36,14 @@ class Held(Protocol):
 
 def gives_way(connections: Collection[Held], newest: Held, now: float) -> Held | None:
     others = [other for other in connections if other is not newest]
-    idle = [(since, other) for other in others if (since := other.idle_since) is not None]
-    longest_idle = min(idle, key=lambda entry: entry[0], default=(now, None))
-    if now - longest_idle[0] > _YOUNG:
-        return longest_idle[1]
+    before = now - _YOUNG
+    idle = [(since, other) for other in others if (since := other.idle_since) is not None and since < before]
+    if idle:
+        return min(idle, key=lambda entry: entry[0])[1]
     counts = Counter(other.holder for other in others)
     unfinished = [
         (-counts[other.holder], since, other)
         for other in others
-        if (since := other.unfinished_since) is not None and now - since > _YOUNG
+        if (since := other.unfinished_since) is not None and since < before
     ]
-    return min(unfinished, key=lambda entry: entry[:2])[2] if unfinished else longest_idle[1]
+    return min(unfinished, key=lambda entry: entry[:2])[2] if unfinished else None
