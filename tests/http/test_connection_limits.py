@@ -204,6 +204,7 @@ class Place:
     holder: str
     idle_since: float | None = None
     unfinished_since: float | None = None
+    is_spare: bool = False
 
 
 def test_whoever_holds_most_places_gives_one_up() -> None:
@@ -216,7 +217,10 @@ def test_whoever_holds_most_places_gives_one_up() -> None:
     assert gives_way([newest, *works, many[2]], newest, 10.0) is None, "it may still arrive"
     fresh = Place("fresh", idle_since=9.5)
     assert gives_way([*places, fresh], newest, 10.0) is many[1], "its request may be on the way"
-    assert gives_way([newest, *works, fresh], newest, 10.0) is None, "the newest is told to come again"
+    assert gives_way([newest, *works, fresh], newest, 10.0) is None
+    spare = Place("spare", idle_since=9.4, is_spare=True)
+    assert gives_way([newest, *works, spare, fresh], newest, 10.0, young=True) is fresh
+    assert gives_way([newest, *works, many[2]], newest, 10.0, young=True) is many[2]
 
 
 def test_the_settings_become_limits() -> None:

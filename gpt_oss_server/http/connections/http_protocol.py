@@ -9,8 +9,8 @@ Takes the bytes of a connection and passes requests to the application as uvicor
   bytes follow a request, for example because its Content-Length is too small, that request is still answered.
 - A stream to an HTTP/1.0 client, which does not know chunks, has none: it ends with the connection.
 - A head that is too large is refused before it is whole, and so is a request that takes too long to arrive.
-- At the limit of connections, a new one takes the place of one that does nothing (`room`). If all are at
-  work, it may only ask for the server's health.
+- At the limit of connections, a new one takes the place of one that does nothing (`room`), some of them once
+  their request has arrived. If all are at work, it may only ask for the server's health.
 - Requests and WebSockets that arrive together begin one after another (`turnstile`).
 """
 
@@ -56,11 +56,13 @@ class HttpProtocol(HttpToolsProtocol):
         self._held = 0  # bytes since the parser last passed something on
         self._reads_head = True
         self._idle_since = self._head_at = self.loop.time()
-        self._is_spare = False  # above the limit of connections
+        self.is_spare = False  # above the limit of connections
         self._deadline = Deadline(self.loop, self.limits, lambda: self.flow.read_paused, self._on_late)
         self._deadline.start()
-        if len(self.connections) > self.limits.count:
-            self._make_place()
+        if not self._takes_place():
+            self.is_spare = len(self.connections) <= self.limits.count + SPARE
+            if not self.is_spare and not self._takes_place(young=True):
+                self._refuse(self._no_room())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.stop()
@@ -107,7 +109,7 @@ class HttpProtocol(HttpToolsProtocol):
         sizes = [len(self.url), *(len(name) + len(value) for name, value in self.headers)]
         if sum(sizes) > self.limits.head_bytes or max(sizes) > self.limits.line_bytes:
             self._refusal = self._head_too_large()
-        elif self._is_spare and len(self.connections) > self.limits.count and self.url not in HEALTH:
+        elif self.is_spare and self.url not in HEALTH and not self._takes_place(young=True):
             self._refusal = self._no_room()
         if self._refusal is not None:
             raise self._refusal  # ends the parser's work on these bytes
@@ -181,15 +183,16 @@ class HttpProtocol(HttpToolsProtocol):
         goes = self._is_refused or self.transport.is_closing()
         return self._head_at if waits and not goes else None
 
-    def _make_place(self) -> None:
-        connections = cast("set[Held]", self.connections)
-        other = gives_way(connections, self, self.loop.time())
-        if isinstance(other, HttpProtocol | SocketProtocol):
+    def _takes_place(self, *, young: bool = False) -> bool:
+        """Whether it has a place, its own or that of another."""
+        if len(self.connections) > self.limits.count:
+            connections = cast("set[Held]", self.connections)
+            other = gives_way(connections, self, self.loop.time(), young=young)
+            if not isinstance(other, HttpProtocol | SocketProtocol):
+                return False
             other.give_way()
-        elif len(self.connections) <= self.limits.count + SPARE:
-            self._is_spare = True
-        else:
-            self._refuse(self._no_room())
+        self.is_spare = False
+        return True
 
     def give_way(self) -> None:
         """Closes a connection that does nothing, for another."""

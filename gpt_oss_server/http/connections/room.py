@@ -1,16 +1,16 @@
 """Room for connections: which of those that do nothing gives way to a new one.
 
-Takes the open connections. Returns the one to close, or None where all are at work, or have just been opened
-or answered: their request may be on the way. One that waits for its next request goes first. Then come those
-that hold a place with a request that is not whole or a WebSocket without work: of whoever has the most
-connections, the one that has waited longest.
+Takes the open connections. Returns the one to close, or None. One that waits for its next request goes first.
+Then come those that hold a place with a request that is not whole or a WebSocket without work: of whoever has
+the most connections, the one that has waited longest. While there is room above the limit, one whose request
+may be on the way gives way only to a request that has arrived.
 """
 
 from collections import Counter
 from collections.abc import Collection
 from typing import Protocol
 
-SPARE = 16  # connections above the limit, which may only ask for the server's health
+SPARE = 16  # connections above the limit, which have no place until their request has arrived
 HEALTH = (b"/health", b"/live", b"/ready")
 _YOUNG = 1.0  # seconds in which a request may still arrive undisturbed
 
@@ -24,6 +24,11 @@ class Held(Protocol):
         ...
 
     @property
+    def is_spare(self) -> bool:
+        """Whether it is above the limit, and has no place that it could give up."""
+        ...
+
+    @property
     def idle_since(self) -> float | None:
         """Since when it has waited for a request; None if one has begun to arrive."""
         ...
@@ -34,9 +39,10 @@ class Held(Protocol):
         ...
 
 
-def gives_way(connections: Collection[Held], newest: Held, now: float) -> Held | None:
-    others = [other for other in connections if other is not newest]
-    before = now - _YOUNG
+def gives_way(connections: Collection[Held], newest: Held, now: float, *, young: bool = False) -> Held | None:
+    """`young`: also one that was opened, answered or begun a moment ago."""
+    others = [other for other in connections if other is not newest and not other.is_spare]
+    before = now + 1 if young else now - _YOUNG
     idle = [(since, other) for other in others if (since := other.idle_since) is not None and since < before]
     if idle:
         return min(idle, key=lambda entry: entry[0])[1]

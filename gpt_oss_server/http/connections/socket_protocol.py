@@ -13,6 +13,7 @@ from gpt_oss_server.http.connections.sub_protocols import GIVES_WAY, HOLDER, IDL
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
+    is_spare = False
     idle_since: float | None = None  # such a client counts on its connection, and asks for no other soon
 
     @property
