@@ -27,7 +27,7 @@ from inference.started.programs import LLAMA, SGLANG, VLLM, command
 from tests.contracts.engine_contract import GREEDY, PROMPT, generated
 from tests.contracts.remote_contract import model_tokens
 from tests.doubles.engines.program import write_program
-from tests.doubles.waiting import until_found
+from tests.doubles.waiting import until, until_found
 
 pytestmark = pytest.mark.anyio
 Load = Callable[..., Any]
@@ -196,8 +196,8 @@ async def test_a_program_that_does_not_start_is_explained(
 
 
 async def test_its_output_goes_to_a_file(load: Load, tmp_path: Path) -> None:
-    await load("--prints 'one|two'", engine_log=str(tmp_path / "log"))
-    assert (tmp_path / "log").read_text().startswith("one\ntwo\n")
+    await load("--prints 'one|two'", engine_log=str(log := tmp_path / "log"))
+    await until(lambda: log.read_text().startswith("one\ntwo\n"))  # a thread writes it
     with pytest.raises(CheckpointError, match="--engine-log /not/here/log cannot be written"):
         await load(engine_log="/not/here/log")
 
