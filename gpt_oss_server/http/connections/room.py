@@ -42,14 +42,14 @@ class Held(Protocol):
 def gives_way(connections: Collection[Held], newest: Held, now: float, *, young: bool = False) -> Held | None:
     """`young`: also one that was opened, answered or begun a moment ago."""
     others = [other for other in connections if other is not newest and not other.is_spare]
-    before = now + 1 if young else now - _YOUNG
-    idle = [(since, other) for other in others if (since := other.idle_since) is not None and since < before]
+    latest = now if young else now - _YOUNG
+    idle = [(since, other) for other in others if (since := other.idle_since) is not None and since <= latest]
     if idle:
         return min(idle, key=lambda entry: entry[0])[1]
     counts = Counter(other.holder for other in others)
     unfinished = [
         (-counts[other.holder], since, other)
         for other in others
-        if (since := other.unfinished_since) is not None and since < before
+        if (since := other.unfinished_since) is not None and since <= latest
     ]
     return min(unfinished, key=lambda entry: entry[:2])[2] if unfinished else None
