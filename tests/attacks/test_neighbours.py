@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.deploy.test_proxies import postgres_url, setup, test_the_proxy_does_not_publish_the_figures  # noqa: F401 (cases of these attacks too, and their fixtures)
+# Cases of these attacks too, and their fixtures.
+from tests.deploy.test_proxies import postgres_url, setup, test_the_proxy_does_not_publish_the_figures  # noqa: F401
 from tests.doubles.apis.hostile import SOCKET, filled, form
 from tests.doubles.apis.keyed import ALICE, MALLORY
 from tests.doubles.attacked import Attacked, attacked, withstands

@@ -1,8 +1,9 @@
 """The rows of vector stores: deletion with all that belongs to them, attributes, and conditions on these."""
 
+from dataclasses import asdict, replace
 from typing import Any
 
-from gpt_oss_server.stores.sql.codec import from_bytes, key_of
+from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Transaction, Value
 from gpt_oss_server.stores.vector_stores import Attributes, Entry, Filter
 
@@ -16,6 +17,13 @@ def entry_of(body: bytes, status: str, size: int) -> Entry:
     fields: dict[str, Any] = from_bytes(body)
     error = fields["error"]
     return Entry(**{**fields, "error": error and tuple(error), "status": status, "bytes": int(size)})
+
+
+def change_entry(tx: Transaction, position: int, **fields: Any) -> None:
+    """Changes the record of a file, as it is when nobody else changes it."""
+    for row in tx.rows(f"UPDATE entries SET size = size WHERE position = ? RETURNING {ENTRY}", position):
+        body = to_bytes(asdict(replace(entry_of(*row), **fields)))
+        tx.run("UPDATE entries SET body = ? WHERE position = ?", body, position)
 
 
 def delete_entries_of_file(tx: Transaction, file: str) -> None:

@@ -7,11 +7,9 @@ vectors. A file that was just read is completed by them; one that was searched b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from gpt_oss_server.stores.documents.rows import ENTRY, entry_of
-from gpt_oss_server.stores.sql.codec import to_bytes
+from gpt_oss_server.stores.documents.rows import ENTRY, change_entry, entry_of
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.vector_stores import Claimed
 
@@ -99,9 +97,8 @@ class Unembedded:
         self, claimed: Claimed, error: tuple[str, str] | None, sets: str = "", *values: str
     ) -> None:
         def work(tx: Transaction) -> None:
-            sql = f"UPDATE entries SET lease_until = 0{sets} WHERE {_HELD} RETURNING {ENTRY}"
-            for row in tx.rows(sql, *values, claimed.position, claimed.fence):
-                body = to_bytes(asdict(replace(entry_of(*row), error=error)))
-                tx.run("UPDATE entries SET body = ? WHERE position = ?", body, claimed.position)
+            sql = f"UPDATE entries SET lease_until = 0{sets} WHERE {_HELD}"
+            if tx.run(sql, *values, claimed.position, claimed.fence):
+                change_entry(tx, claimed.position, error=error)
 
         await self._database.write(work, durable=True)

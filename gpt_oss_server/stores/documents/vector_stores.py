@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
 from gpt_oss_server.stores.documents.rows import (
     ENTRY,
+    change_entry,
     delete_entries,
     delete_passages,
     delete_store,
@@ -180,7 +180,7 @@ class VectorStores(SearchedStores):
         def work(tx: Transaction) -> bool:
             rows = self._file_rows(tx, store_id, file_id)
             for position, *_ in rows:
-                _change(tx, position, attributes=attributes)
+                change_entry(tx, position, attributes=attributes)
                 tx.run("DELETE FROM attributes WHERE entry = ?", position)
                 set_attributes(tx, position, attributes)
             return bool(rows)
@@ -277,7 +277,7 @@ class VectorStores(SearchedStores):
 
         def work(tx: Transaction) -> None:
             if tx.run(sql, *values) and error is not None:
-                _change(tx, claimed.position, error=error)
+                change_entry(tx, claimed.position, error=error)
 
         await self.database.write(work, durable=True)
 
@@ -305,10 +305,3 @@ def _counted(tx: Transaction, position: int, body: bytes) -> VectorStore:
     rows = tx.rows(sql, position)
     counts = {status: int(count) for status, count, _ in rows}
     return replace(VectorStore(**from_bytes(body)), counts=counts, bytes=int(sum(size for *_, size in rows)))
-
-
-def _change(tx: Transaction, position: int, **fields: Any) -> None:
-    """Changes the record of a file, as it is when nobody else changes it."""
-    for row in tx.rows(f"UPDATE entries SET size = size WHERE position = ? RETURNING {ENTRY}", position):
-        body = to_bytes(asdict(replace(entry_of(*row), **fields)))
-        tx.run("UPDATE entries SET body = ? WHERE position = ?", body, position)
