@@ -24,6 +24,7 @@ class Finish(StrEnum):
 
     STOP = "stop"  # the engine sampled a stop id (the last token), or reached the end of a script
     LENGTH = "length"  # the engine sampled max_tokens, or the context is full
+    FILTERED = "content_filter"  # what it read or wrote is withheld
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

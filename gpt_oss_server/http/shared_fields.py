@@ -202,6 +202,27 @@ class Prediction(Body):
         return parts if isinstance(parts, str) else "".join(part.text for part in parts)
 
 
+class ModerationMode(Body):
+    mode: Literal["score", "block"] = required("With `block`, what is flagged is withheld.")
+
+
+class ModerationPolicy(Body):
+    input: ModerationMode | None = optional("What happens to input that is flagged. Left out: nothing.")
+    output: ModerationMode | None = optional("What happens to an answer that is flagged. Left out: nothing.")
+
+
+class Moderation(Body):
+    """The judgement of input and output by another model of the server."""
+
+    model: str = required("One of OpenAI's names, or the model that `--moderation` names.")
+    policy: ModerationPolicy | None = optional("Whether what is flagged is blocked.")
+
+    @property
+    def blocks(self) -> frozenset[str]:
+        modes = {} if self.policy is None else {"input": self.policy.input, "output": self.policy.output}
+        return frozenset(what for what, mode in modes.items() if mode is not None and mode.mode == "block")
+
+
 class TurnFields(Body):
     """A turn of the model: its tools, its reasoning, and the fields that the response keeps."""
 
@@ -228,6 +249,10 @@ class TurnFields(Body):
     )
     metadata: dict[str, Any] | None = optional(
         'Up to 16 texts that are kept with the answer. `{"__debug": true}` adds prompt and output as tokens.'
+    )
+    moderation: Moderation | None = optional(
+        "Judges the newest input and the answer, and adds the results. An answer that may be blocked is sent "
+        "once it is judged."
     )
     store: Boolean | None = optional("Whether the answer is kept.")
     service_tier: Literal["auto", "default", "flex", "scale", "priority"] | None = optional(

@@ -124,7 +124,7 @@ def outcome(finish: Finish | None, error: ApiError | None) -> Outcome:
     """The outcome of a response or a choice, from the engine's finish and the error that ended it, if any."""
     if error is not None:
         return "failed"
-    return "incomplete" if finish is Finish.LENGTH else "completed"
+    return "completed" if finish in (None, Finish.STOP) else "incomplete"
 
 
 class Counters:

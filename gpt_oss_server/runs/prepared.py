@@ -17,6 +17,7 @@ from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.models.model import Model
+from gpt_oss_server.runs.moderated import Moderated
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.toolset.bind import bound_tools
 from gpt_oss_server.toolset.bound import HostedTools
@@ -38,6 +39,7 @@ class Prepared:
     approved: tuple[tuple[str, str], ...] = ()  # (recipient, arguments) of calls that the turn begins with
     wanted: Wanted  # the form that the turn must have
     thinking: Thinking
+    moderated: Moderated | None = None
     binding: Binding = field(default_factory=Binding)  # the grammars or the check that enforce `wanted`
 
     def plan(self, model: Model, *, shows_stop: bool = False) -> TurnPlan:

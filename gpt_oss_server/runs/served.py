@@ -17,10 +17,12 @@ from gpt_oss_server.caller.keyring import Keyring
 from gpt_oss_server.caller.limiter import Limiter
 from gpt_oss_server.errors import RateLimitExceeded
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.http.shared_fields import Moderation
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.models.model import Model
 from gpt_oss_server.models.models import Models
+from gpt_oss_server.runs.moderated import Judge, Moderated, moderated
 from gpt_oss_server.runs.observed import Api, Counters, ObservedRun, RunObserver
 from gpt_oss_server.runs.webhooks import Webhooks
 from gpt_oss_server.runs.work import Work
@@ -80,6 +82,7 @@ class Served:
         self.webhooks = Webhooks(self.settings, self.stores.webhooks, self.keys)
         self.counters = Counters()
         self.observers: list[RunObserver] = []
+        self.judge: Judge | None = None  # the API of moderations sets it
         self.traces = Traces(
             enabled=allows_debugging(self.settings), most_bytes=self.settings.trace_max_bytes
         )
@@ -107,6 +110,9 @@ class Served:
         """Raises an `ApiError` for a model that is not served, or that the key may not use."""
         chosen = self.models.chosen(model, caller.access.models)
         return self._work(replace(caller, access=_within(caller.access, chosen)), chosen)
+
+    def moderated(self, wanted: Moderation | None, given: object, caller: Caller) -> Moderated | None:
+        return moderated(wanted, given, caller, self.settings, self.judge)
 
     def stored_work(self, caller: Caller) -> Work:
         """The work of a request that samples nothing."""

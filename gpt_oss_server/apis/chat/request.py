@@ -47,7 +47,6 @@ _NOT_SERVED: NotServed = {
     **TEMPLATES_NOT_SERVED,
     "audio": (NEVER, "This model writes text only."),
     "modalities": (only(["text"]), "This model writes text only."),
-    "moderation": (NEVER, "Send the text to /v1/moderations."),
     "functions": (EMPTY, "Use tools."),
     "function_call": (only("auto", "none"), "Use tool_choice."),
     "documents": (EMPTY, "Put the documents' text into a message."),

@@ -89,7 +89,7 @@ class ChatRun:
         self._has_begun = False
 
     async def chunks(self) -> AsyncGenerator[list[Chunk], None]:
-        sources = [self._generate(choice) for choice in self._choices]
+        sources = [self._generate(index, choice) for index, choice in enumerate(self._choices)]
         try:
             with self._life.running():
                 parallel = self._served.parallel_choices(self._work.caller.client, len(sources))
@@ -101,7 +101,8 @@ class ChatRun:
                                 self._fold(chunks)
                             yield chunks
                     if self._keep is not None:
-                        await self._keep({**self._kept.completion(), "usage": self._shown_usage()})
+                        usage = {"usage": self._shown_usage()}
+                        await self._keep({**self._kept.completion(), **usage, **self._moderation()})
                 yield self._end()
         finally:
             for choice in self._choices:
@@ -163,13 +164,17 @@ class ChatRun:
             ),
         )
 
-    async def _generate(self, choice: _Choice) -> AsyncGenerator[list[ChunkPart], None]:
+    async def _generate(self, index: int, choice: _Choice) -> AsyncGenerator[list[ChunkPart], None]:
         stream = choice.stream
         self._life.begins(choice.transcript)
         begun = choice.turn.prefill(self._prepared.prefill)
         choice.shown = len(self._prepared.prefill)
         yield [*stream.start(), *stream.feed(begun, silently=True)]
-        async with aclosing(choice.turn.events()) as turn:
+        moderated = self._prepared.moderated
+        events = choice.turn.events()
+        if moderated is not None:
+            events = moderated.events(events, choice.transcript, index)
+        async with aclosing(events) as turn:
             async for batch in turn:
                 if type(last := batch[-1]) is TurnFinished:
                     choice.finish = last.finish
@@ -177,8 +182,10 @@ class ChatRun:
                     yield self._with_ids(choice, parts)
                 if stream.stopped:
                     break
-        if choice.finish is not Finish.LENGTH and not stream.stopped:
+        if choice.finish is Finish.STOP and not stream.stopped:
             await choice.turn.check_form()  # the client already has the text when this error reaches it
+        if moderated is not None:
+            await moderated.ended(index)
         choice.ended = True
         end = stream.finish(choice.finish, choice.turn.stopped_by, choice.transcript.cut_short)
         yield self._with_ids(choice, [*stream.feed(choice.turn.close()), *end])
@@ -233,8 +240,17 @@ class ChatRun:
         is_whole = not self.request.stream
         if self.request.metadata is not None and (is_whole or self.request.debug):
             chunk["metadata"] = self._metadata()
-        wanted = is_whole or self.request.includes_usage or "metadata" in chunk
+        chunk |= self._moderation()
+        wanted = is_whole or self.request.includes_usage or "metadata" in chunk or "moderation" in chunk
         return [chunk] if wanted else []
+
+    def _moderation(self) -> dict[str, Any]:
+        """The results, where the request wants any: one of the input, and one of each choice."""
+        moderated = self._prepared.moderated
+        if moderated is None or (found := moderated.found) is None:
+            return {}
+        given, outputs = found
+        return {"moderation": {"input": _results([given]), "output": _results(outputs)}}
 
     @property
     def _shows_scores(self) -> bool:
@@ -255,3 +271,11 @@ class ChatRun:
 
     def _shown_usage(self) -> dict[str, Any]:
         return shown_usage(self._usage(), with_reasoning=True)
+
+
+def _results(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """The results, or the first error among them."""
+    errors = [each for each in found if each["type"] == "error"]
+    if errors:
+        return errors[0]
+    return {"type": "moderation_results", "model": found[0]["model"], "results": found}

@@ -4,6 +4,7 @@ Takes a caller and request bodies as decoded JSON. Returns `ChatRun`s and prepar
 `ApiError` before anything is generated.
 """
 
+from dataclasses import replace
 from functools import partial
 
 from gpt_oss_server.apis.chat.prepare import PreparedChat, prepare, read_form, read_tools
@@ -59,10 +60,12 @@ class ChatService:
     async def _prepare(self, work: Work, request: CreateChatCompletion) -> PreparedChat:
         read = await with_files(request.messages, "messages", work)
         request = request if read is request.messages else request.model_copy(update={"messages": read})
+        moderated = self.served.moderated(request.moderation, request.messages, work.caller)
 
         def lay_out(tools: RequestTools, hosted: HostedTools) -> PreparedChat:
             form = read_form(request, tools, hosted)
-            return prepare(request, tools, hosted, form, work=work)
+            prepared = prepare(request, tools, hosted, form, work=work)
+            return replace(prepared, moderated=moderated)
 
         return await bind_and_lay_out(
             work,

@@ -41,7 +41,7 @@ from inference.engine import Finish
 if TYPE_CHECKING:
     from tools.browser.citations import CitationRewriter, Resolve
 
-FinishReason = Literal["stop", "length", "tool_calls"]
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ class ChoiceStream:
     def _reason(self, finish: Finish) -> FinishReason:
         if self.stopped:
             return "stop"
-        if finish is Finish.LENGTH:
-            return "length"
+        if finish is not Finish.STOP:
+            return "length" if finish is Finish.LENGTH else "content_filter"
         return "tool_calls" if self._shown.calls else "stop"
 
     def _route(self, header: Header) -> Writer:

@@ -12,19 +12,20 @@ from starlette.responses import Response
 from gpt_oss_server.apis.decisions.api import decided
 from gpt_oss_server.apis.decisions.request import CreateDecision, Question
 from gpt_oss_server.apis.decisions.run import DecisionRun
+from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.content.parts import text_of, treat_images
-from gpt_oss_server.errors import InvalidRequest, UnsupportedField
+from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.fields import Body, documented, optional, read_body, required
 from gpt_oss_server.http.sse import json_unless_gone
 from gpt_oss_server.http.unknown_fields import read_known
 from gpt_oss_server.ids import random_ids
+from gpt_oss_server.runs.moderated import judging_model
 from gpt_oss_server.runs.served import Served
-from gpt_oss_server.settings import Settings, SettingsError
+from gpt_oss_server.settings import SettingsError
 from gpt_oss_server.settings.sources import file_of, text_in
 
 _MOST = 64  # texts
 _FLAGGED = 0.5
-_OPENAIS = ("omni-moderation", "text-moderation")
 CATEGORIES = {
     "harassment": "insults, mocks or bullies somebody",
     "harassment/threatening": "insults or bullies somebody and threatens violence against them",
@@ -56,15 +57,26 @@ def moderations_router(served: Served) -> APIRouter:
     router = APIRouter()
     policy = _policy(served)
 
+    async def judged(caller: Caller, model: str, text: str) -> DecisionRun:
+        rules = [{"role": "developer", "content": f"The policy:\n\n{policy}"}] if policy else []
+        said = [*rules, {"role": "user", "content": text}]
+        return await decided(caller, CreateDecision(model=model, input=said, questions=_QUESTIONS), served)
+
+    async def judge(caller: Caller, model: str, text: str) -> dict[str, Any]:
+        decision = await (await judged(caller, model, text)).wait()
+        return {"type": "moderation_result", "model": decision["model"], **_result(decision["answers"])}
+
+    served.judge = judge
+
     @router.post("/v1/moderations", openapi_extra=documented(CreateModeration))
     async def create(request: Request) -> Response:
         caller, body, headers = await read_known(request, CreateModeration, served.settings)
         wanted = read_body(body, CreateModeration, '{"input": "A text."}')
-        model = _model(wanted.model, served.settings)
-        asked = [_asked(text, model, policy) for text in _texts(wanted.input)]
+        model = judging_model(wanted.model, served.settings, "model")
+        texts = _texts(wanted.input)
 
         async def work() -> dict[str, Any]:
-            runs = [await decided(caller, each, served) for each in asked]
+            runs = [await judged(caller, model, text) for text in texts]
             found = await _all_of(runs)
             return {
                 "id": random_ids("modr"),
@@ -101,16 +113,6 @@ def _policy(served: Served) -> str:
     return text_in(file_of(settings.moderation_policy, flag), flag)
 
 
-def _model(name: str | None, settings: Settings) -> str:
-    if settings.moderation is None:
-        raise UnsupportedField(
-            "This server has no model for moderation. Its operator can name one that it serves, e.g. with "
-            "`--models guard=openai/gpt-oss-safeguard-20b --moderation guard`.",
-            param="model",
-        )
-    return settings.moderation if name is None or name.startswith(_OPENAIS) else name
-
-
 def _texts(given: str | list[Any]) -> list[str]:
     """Texts apart; the parts of one text together."""
     treat_images([{"content": given}], "input", "refuse")
@@ -123,12 +125,6 @@ def _texts(given: str | list[Any]) -> list[str]:
     if any(isinstance(each, str) for each in given):
         raise InvalidRequest.at("input", "must be texts, or the parts of one text, not both.")
     return [text_of(given, "input")]
-
-
-def _asked(text: str, model: str, policy: str) -> CreateDecision:
-    rules = [{"role": "developer", "content": f"The policy:\n\n{policy}"}] if policy else []
-    said = [*rules, {"role": "user", "content": text}]
-    return CreateDecision(model=model, input=said, questions=_QUESTIONS)
 
 
 def _result(answers: list[dict[str, Any]]) -> dict[str, Any]:

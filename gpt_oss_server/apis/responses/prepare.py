@@ -283,13 +283,15 @@ async def bind(
     """
     model = work.model
     form = request.text.format if request.text else None
+    moderated = served.moderated(request.moderation, request.input, work.caller)
 
     def read_tools() -> RequestTools:
         offered = request.tool_choice != "none"
         return tools_of(work.kinds, request.tools, past.history, request.input, offered=offered)
 
     def lay_out(tools: RequestTools, hosted: HostedTools) -> PreparedResponse:
-        return prepare(request, past, tools, hosted, work, context or model.info.context_length, **how)
+        laid = prepare(request, past, tools, hosted, work, context or model.info.context_length, **how)
+        return replace(laid, moderated=moderated)
 
     async def finish(laid: PreparedResponse) -> PreparedResponse:
         if laid.compaction is None:

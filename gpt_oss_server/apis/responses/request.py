@@ -75,7 +75,6 @@ _NOT_SERVED: NotServed = {
     **SAMPLERS_NOT_SERVED,
     **TEMPLATES_NOT_SERVED,
     "prompt": (NEVER, "Send the prompt's text as instructions and input."),
-    "moderation": (NEVER, "Send the text to /v1/moderations."),
     "stop": (EMPTY, "Leave it out, and cut the text on your side."),
     "n": (only(1), "Send the request several times."),
     "response_format": (NEVER, "This is a Chat Completions field; see text.format."),

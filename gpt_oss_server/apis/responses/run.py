@@ -44,6 +44,7 @@ class Run:
 
     enough = False  # set by the reader of the events: the turn ends after this batch
     ending = False  # it is producing its last event, or has produced it
+    _limit = "max_output_tokens"  # why it is incomplete, if it is
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class Run:
         self._served, self._work, self._model = served, work, work.model
         self._keeps, self._generates = keeps, generates
         self._compaction = prepared.compaction
+        self._moderated = prepared.moderated
         self._used: list[Transcript] = []  # their tokens are the usage
         self._summarised: Transcript | None = None  # of the compaction
         self._life = Life(
@@ -181,7 +183,11 @@ class Run:
                     if self._compaction is None or not self._compaction.alone:
                         if begun := self._begun():
                             yield begun
-                        async with aclosing(self._turn_events()) as turn:
+                        events = self._turn_events()
+                        moderated = self._moderated if self._generates else None
+                        if moderated is not None:
+                            events = moderated.events(events, self._transcript)
+                        async with aclosing(events) as turn:
                             async for batch in turn:
                                 if type(last := batch[-1]) is TurnFinished:
                                     finish = last.finish
@@ -190,6 +196,10 @@ class Run:
                                     break
                         if finish is Finish.STOP and self._generates:
                             await self._turn.check_form()
+                        if moderated is not None:
+                            await moderated.ended()
+                if finish is Finish.FILTERED:
+                    self._limit = "content_filter"
                 yield await self._finish(self._life.outcome(finish))
         finally:
             request = self.request
@@ -251,10 +261,12 @@ class Run:
         encoding, turns = self._model.encoding, (self._transcript, self._summarised)
         debug = debug_of(encoding, *turns) if self.request.debug else {}
         cut_short = self._transcript.cut_short
+        if self._moderated is not None and (found := self._moderated.found) is not None:
+            self.response["moderation"] = {"input": found[0], "output": found[1][0]}
         end = self._stream.finish(
             status,
             usage=shown_usage(self._usage()),
-            reason="max_output_tokens" if status == "incomplete" else None,
+            reason=self._limit if status == "incomplete" else None,
             why=None if cut_short is None else cut_short.detail,
             error=self.error,
             metadata={**self.response["metadata"], **debug},
