@@ -214,6 +214,13 @@ def files_page() -> str:
 
 {fields.served(CompleteUpload)}
 Lists take `after`, `limit` (1 to 10,000, the default), `order` and `purpose`.
+
+## Skills
+
+{paths("Skills")}
+[Skills](../python-tool.md#skills) explains what they are. A form has `files[]`, or one zip file as `files`,
+and perhaps, for a further version, `default`. The body of `POST /v1/skills/{{skill}}` has
+`default_version`. Lists take `after`, `limit` (1 to 100; 20) and `order`.
 """
 
 

@@ -8,6 +8,7 @@ grows with the length of the body alone.
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from urllib.parse import unquote
 
 from starlette.requests import Request
@@ -42,7 +43,7 @@ class Part:
 
 
 async def form_parts(request: Request, max_bytes: int, advice: str) -> AsyncGenerator[Part, None]:
-    """The first `MOST_PARTS` parts. `advice` ends the error of a body that is too large."""
+    """At most `MOST_PARTS` parts. `advice` ends the error of a body that is too large."""
     kind = request.headers.get("content-type", "")[:LONGEST_HEAD]
     boundary = parameters(kind).get("boundary", "")
     if not 0 < len(boundary) <= _LONGEST_BOUNDARY:
@@ -51,9 +52,13 @@ async def form_parts(request: Request, max_bytes: int, advice: str) -> AsyncGene
         )
     form = _Form(stream_bytes(request, max_bytes, advice=advice), boundary)
     await form.skip()
-    for _ in range(MOST_PARTS):
+    for number in count():
         if (head := await form.head()) is None:
             break
+        if number == MOST_PARTS:
+            raise InvalidRequest(
+                f"The form has more than {MOST_PARTS} parts. Send a zip file of many files.", param="files"
+            )
         headers = _headers(head)
         fields = parameters(headers.get("content-disposition", ""))
         if filename := fields.get("filename", ""):

@@ -14,13 +14,12 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpt_oss_server.content.tools import Tool
-from gpt_oss_server.errors import InvalidRequest, NoSuchFile
+from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.fields import check_served
 from gpt_oss_server.http.unserved import EMPTY, NotServed, only
 from gpt_oss_server.items.builder import EventTexts, Item, ItemBuilder, ServerCall
@@ -45,7 +44,7 @@ MOST_FILES = 50  # of a container
 CONTAINER_NOT_SERVED: NotServed = {
     "memory_limit": (only("1g"), 'Python here has one gigabyte of memory: "1g".'),
     "network_policy": (only({"type": "disabled"}), "Python here has no network."),
-    "skills": (EMPTY, "Leave it out, and upload files to the container."),
+    "skills": (EMPTY, 'Name them in the container of a shell: {"type": "container_auto", "skills": […]}.'),
 }
 
 
@@ -65,19 +64,13 @@ class InContainer(HostedTool):
         for file_id in dict.fromkeys(options["file_ids"]):
             name = (await files.find_readable(file_id, "tools")).filename.rpartition("/")[2] or file_id
             name = f"{file_id}-{name}" if name in named else name
-            named[name] = Attached(file_id, name, partial(_bytes, files, file_id))
+            named[name] = Attached(file_id, name, partial(files.left, file_id))
         return {**options, "files": tuple(named.values())}
 
     def declared(self, declaration: Declaration, options: Mapping[str, Any]) -> Declaration:
         names = ", ".join(file.name for file in options.get("files", ()))
         text = f"{declaration.description or ''}\n\nThe user's files are in /mnt/data: {names}"
         return replace(declaration, description=text) if names else declaration
-
-
-async def _bytes(files: Files, file_id: str) -> bytes | None:
-    with suppress(NoSuchFile):
-        return (await files.whole(file_id, "tools"))[1]
-    return None
 
 
 class CodeInterpreter(InContainer):

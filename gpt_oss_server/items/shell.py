@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from pydantic_core import to_json
 
+from gpt_oss_server.content.skills import bound_skills, local_skills, read_skills
 from gpt_oss_server.content.tools import RequestTools, Tool, check, described, object_schema, shaped_tool
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.items.builder import (
@@ -28,7 +29,10 @@ from gpt_oss_server.items.code_interpreter import InContainer, container_id, rea
 from gpt_oss_server.items.conversation import Conversation
 from gpt_oss_server.items.hosted import HostedCall
 from gpt_oss_server.items.kind import ItemKind, ToolType, completed, shaped_kind
-from tools.tool import ToolOutput
+from gpt_oss_server.stores.documents.files import Files
+from gpt_oss_server.stores.documents.skills import Skills
+from tools.skills import MOUNT, listed
+from tools.tool import Declaration, ToolOutput
 
 _RECIPIENT = "shell.exec"  # of calls that run here
 _AUTO, _REFERENCE = "container_auto", "container_reference"
@@ -172,6 +176,10 @@ class Shell(InContainer):
     item_type = "shell_call"
     id_prefix = "sh"
 
+    def __init__(self, files: Files | None = None, skills: Skills | None = None) -> None:
+        super().__init__(files)
+        self._skills = skills
+
     def kind(self) -> ItemKind:
         """Of both: where a request names no container, the client runs the calls."""
         hosted = super().kind().tools[0]
@@ -185,7 +193,7 @@ class Shell(InContainer):
             if environment.get("type") != "local":
                 at = f"{where}.environment.type"
                 raise InvalidRequest.at(at, f"must be 'local', '{_AUTO}' or '{_REFERENCE}'.")
-            skills = _skills(environment, f"{where}.environment.skills")
+            skills = local_skills(environment, f"{where}.environment.skills")
             return tools.declare(shaped_tool(tool, where, _DESCRIPTION + skills, _ARGUMENTS))
 
         client = shaped_kind(
@@ -215,32 +223,30 @@ class Shell(InContainer):
     def options(self, tool: Tool, where: str) -> Mapping[str, Any]:
         environment, at = tool["environment"], f"{where}.environment"
         if environment["type"] == _AUTO:
-            return read_new_container(environment, at)
+            skills = environment.get("skills") or []
+            options = read_new_container({**environment, "skills": None}, at)
+            return {**options, "skills": read_skills(skills, f"{at}.skills")} if skills else options
         if not isinstance(environment.get("container_id"), str):
             raise InvalidRequest.at(f"{at}.container_id", "must be the id of a container.")
         return {"container": environment["container_id"]}
 
+    def lacks(self, options: Mapping[str, Any], *, here: bool) -> bool:
+        return super().lacks(options, here=here) or (bool(options.get("skills")) and not here)
+
+    async def bound(self, options: Mapping[str, Any], owner: str) -> Mapping[str, Any]:
+        options = await super().bound(options, owner)
+        if self._files is None or self._skills is None or not options.get("skills"):
+            return options
+        stores = (self._skills.of(owner), self._files.of(owner))
+        return {**options, "skills": await bound_skills(options["skills"], *stores)}
+
+    def declared(self, declaration: Declaration, options: Mapping[str, Any]) -> Declaration:
+        declared = super().declared(declaration, options)
+        skills = ((each.name, f"{MOUNT}/{each.name}", each.description) for each in options.get("skills", ()))
+        return replace(declared, description=f"{declared.description or ''}{listed(skills)}")
+
     def item(self, call: HostedCall) -> ItemBuilder:
         return HostedShellBuilder(call)
-
-
-_SKILLS = "Skills (read the SKILL.md in a skill's folder before you use it):"
-
-
-def _skills(environment: Tool, where: str) -> str:
-    """The prompt's list of skills; the model reads a whole skill at its path."""
-    listed = environment.get("skills") or []
-    if not isinstance(listed, list):
-        raise InvalidRequest.at(where, "must be a list.")
-    lines = []
-    for index, skill in enumerate(listed):
-        parts = [
-            skill.get(key) if isinstance(skill, dict) else None for key in ("name", "path", "description")
-        ]
-        if not all(isinstance(part, str) and part.strip() for part in parts):
-            raise InvalidRequest.at(f"{where}[{index}]", "must be an object with name, description and path.")
-        lines.append("- {} ({}): {}".format(*parts))
-    return "\n".join(["", _SKILLS, *lines]) if lines else ""
 
 
 def _listed_call(item: Item) -> Item:

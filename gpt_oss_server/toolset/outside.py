@@ -29,7 +29,7 @@ def known_kinds(
 ) -> Kinds:
     """The server's own kinds, with the files of its stores, those of installed packages, and these tools."""
     if own is None and stores is not None:
-        in_containers = (CodeInterpreter(files=stores.files), Shell(stores.files))
+        in_containers = (CodeInterpreter(files=stores.files), Shell(stores.files, stores.skills))
         own = Kinds.of(WebSearch(files=stores.vector_stores), *in_containers)
     kinds = own or Kinds.of()
     for origin, tool in (*_installed(), *((_GIVEN, tool) for tool in tools)):

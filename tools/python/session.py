@@ -16,8 +16,11 @@ import json
 import os
 import re
 import secrets
+import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from tools.python import shell
@@ -28,6 +31,7 @@ from tools.python.sandboxes.folder import FileInfo, FileRefused, Folder
 from tools.python.sandboxes.launch import KernelConnection, SandboxError
 from tools.python.sandboxes.sandbox import Sandbox
 from tools.python.shared import NoMemoryLeft, SharedMemory, Slots
+from tools.skills import MOST_BYTES, SkillRefused, unpack
 from tools.tool import NOBODY, Client, ToolCall, ToolOutput, ToolUnavailable
 
 T = TypeVar("T")
@@ -66,7 +70,8 @@ class PythonSession:
         self._cancelled = False  # the code of a cancelled call may still run
         self._settling: set[asyncio.Task[None]] = set()
         self._closed = False
-        self.attached: dict[str, str] = {}  # the names of files of requests in /mnt/data, by their ids
+        self.attached: dict[str, str] = {}  # the names of files and skills of requests, by their ids
+        self._skills: Path | None = None  # this machine's folder, which boxes show
         self.owner = ""  # until the first use
 
     @property
@@ -110,7 +115,11 @@ class PythonSession:
                 if file.id not in self.attached and (content := await file.read()) is not None:
                     await self.write(file.name, content, call.client)
                     self.attached[file.id] = file.name
-        except (FileRefused, NoMemoryLeft) as error:
+            for skill in call.options.get("skills", ()):
+                if skill.id not in self.attached and (content := await skill.read()) is not None:
+                    await asyncio.to_thread(self._unpack, skill.name, content)
+                    self.attached[skill.id] = skill.name
+        except (FileRefused, NoMemoryLeft, SkillRefused, OSError) as error:
             return _failed(f"The code did not run: {error}")
         async with self._turn:
             try:
@@ -173,8 +182,26 @@ class PythonSession:
             if self._data is not None:
                 self._data.close()
                 self._data = None
+        if self._skills is not None:
+            await asyncio.to_thread(shutil.rmtree, self._skills, ignore_errors=True)
         await asyncio.gather(*self._settling)
         self._forget(self)
+
+    def _skills_folder(self) -> Path:
+        if self._skills is None:
+            self._skills = Path(tempfile.mkdtemp(prefix="gpt-oss-python-skills-"))
+            self._skills.chmod(0o755)
+        return self._skills
+
+    def _unpack(self, name: str, bundle: bytes) -> None:
+        """Puts a skill in place of one of its name; boxes that run see it too."""
+        if not self._shared.sandbox.isolated:
+            raise SkillRefused("Skills need a sandbox, and python runs without one here.")
+        shutil.rmtree(folder := self._skills_folder() / name, ignore_errors=True)
+        unpack(bundle, folder)
+        if sum(path.stat().st_size for path in self._skills_folder().rglob("*")) > 2 * MOST_BYTES:
+            shutil.rmtree(folder)
+            raise SkillRefused(f"The skills of a container have {2 * MOST_BYTES // 2**20} MB at most.")
 
     async def _start_for(self, path: str) -> None:
         """Starts a kernel, which has the folder for the file."""
@@ -273,7 +300,7 @@ class PythonSession:
             limit = shared.memory.owners_limit(self.owner)
             sandbox = shared.sandbox if limit is None else shared.sandbox.within(limit)
             async with shared.starts, shared.memory.room_for_a_kernel(self):
-                box = await sandbox.start(connection, self._data)
+                box = await sandbox.start(connection, self._data, self._skills_folder())
         except BaseException:
             shared.slots.give(self)
             raise

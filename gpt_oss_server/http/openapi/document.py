@@ -83,15 +83,25 @@ _QUERIES: dict[str, dict[str, Schema]] = {
     "get /v1/vector_stores/{store}/files": {**_PAGE, "filter": _STRING},
     "get /v1/vector_stores/{store}/file_batches/{batch}/files": {**_PAGE, "filter": _STRING},
     "get /v1/files": {**_PAGE, "purpose": _STRING},
+    "get /v1/skills": _PAGE,
+    "get /v1/skills/{skill}/versions": _PAGE,
 }
-_DOWNLOADS = ("get /v1/containers/{container}/files/{file}/content", "get /v1/files/{file}/content")
+_DOWNLOADS = (
+    "get /v1/containers/{container}/files/{file}/content",
+    "get /v1/files/{file}/content",
+    "get /v1/skills/{skill}/content",
+    "get /v1/skills/{skill}/versions/{version}/content",
+)
 _BINARY: Schema = {"type": "string", "format": "binary"}
+_SKILL: Schema = {"multipart/form-data": {"schema": _shape(None, files={"type": "array", "items": _BINARY})}}
 _UPLOADS: dict[str, Schema] = {
     "post /v1/containers/{container}/files": {
         "multipart/form-data": {"schema": _shape(None, file=_BINARY)},
         "application/json": {"schema": _shape(None, file_id=_STRING)},
     },
     "post /v1/files": {"multipart/form-data": {"schema": _shape(None, file=_BINARY, purpose=_STRING)}},
+    "post /v1/skills": _SKILL,
+    "post /v1/skills/{skill}/versions": _SKILL,
     "post /v1/uploads/{upload}/parts": {"multipart/form-data": {"schema": _shape(None, data=_BINARY)}},
 }
 # Pydantic's names for the bounds of fields with a before-validator, and their JSON Schema names.

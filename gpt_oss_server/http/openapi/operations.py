@@ -15,6 +15,7 @@ TAGS = {
     "Decisions": "Questions about an input, answered by probabilities.",
     "Containers": "Files of a conversation's python tool.",
     "Files": "Files that requests, batches and vector stores use.",
+    "Skills": "Folders of instructions and programs, which a shell of this server gets.",
     "Vector stores": "Files whose passages are found by their words.",
     "Batches": "Files of requests that are answered when nothing else waits.",
     "Models": "What is served here.",
@@ -122,6 +123,22 @@ TABLE = {
     "post /v1/uploads/{upload}/parts": Operation("Files", "Upload a part"),
     "post /v1/uploads/{upload}/complete": Operation("Files", "Join the parts to a file"),
     "post /v1/uploads/{upload}/cancel": Operation("Files", "Cancel an upload", (400,)),
+    **{
+        f"{method} /v1/skills{path}": Operation("Skills", summary, errors, answer=answer)
+        for method, path, summary, errors, answer in (
+            ("post", "", "Create a skill", (), None),
+            ("get", "", "List the skills", (400,), None),
+            ("get", "/{skill}", "Retrieve a skill", (), None),
+            ("post", "/{skill}", "Choose the default version", (), None),
+            ("delete", "/{skill}", "Delete a skill", (), "Deleted"),
+            ("get", "/{skill}/content", "Download the default version", (), None),
+            ("post", "/{skill}/versions", "Add a version", (), None),
+            ("get", "/{skill}/versions", "List the versions", (400,), None),
+            ("get", "/{skill}/versions/{version}", "Retrieve a version", (), None),
+            ("delete", "/{skill}/versions/{version}", "Delete a version", (400,), "Deleted"),
+            ("get", "/{skill}/versions/{version}/content", "Download a version", (), None),
+        )
+    },
     **{
         f"{method} /v1/vector_stores{path}": Operation("Vector stores", summary, errors, answer=answer)
         for method, path, summary, errors, answer in (

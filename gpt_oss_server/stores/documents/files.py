@@ -146,6 +146,12 @@ class Files(Owned):
         except FileLost as error:
             raise NoSuchFile.at(param, ": the file was deleted meanwhile.") from error
 
+    async def left(self, file_id: str) -> bytes | None:
+        """The bytes of a file that was found before; None: it was deleted meanwhile."""
+        with suppress(NoSuchFile):
+            return (await self.whole(file_id, "file_id"))[1]
+        return None
+
     async def _piece(self, key: str, number: int) -> bytes:
         if self._folder is not None:
             return await asyncio.to_thread(self._folder.read, key, number * PIECE, PIECE)

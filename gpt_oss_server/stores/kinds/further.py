@@ -7,6 +7,7 @@ from gpt_oss_server.embeddings import Embeddings, Reranker
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.documents.files import Content, Files
 from gpt_oss_server.stores.documents.folder import FileFolder
+from gpt_oss_server.stores.documents.skills import Skills
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.kinds.keep import Stores
 from gpt_oss_server.stores.memory.store import MemoryDatabase
@@ -39,6 +40,7 @@ def stores_on(database: Database, settings: Settings, sealer: Sealer) -> Stores:
         events=EventLogs(database, held, lease=settings.background_lease),
         completions=Completions(database),
         files=files,
+        skills=Skills(database),
         vector_stores=vectors,
         batches=Batches(database),
         webhooks=Deliveries(database, enabled=told),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from gpt_oss_server.stores.base import Conversations, Responses, Statistics, Store
 from gpt_oss_server.stores.documents.files import Files
+from gpt_oss_server.stores.documents.skills import Skills
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.repeated import Repeated
 from gpt_oss_server.stores.sealing import Sealer
@@ -25,6 +26,7 @@ class Keep:
     conversations: Conversations
     completions: Completions
     files: Files
+    skills: Skills
     vector_stores: VectorStores
     events: EventLogs  # of background runs
     webhooks: Deliveries
@@ -48,6 +50,7 @@ class Stores:
     events: EventLogs  # of background runs
     completions: Completions
     files: Files
+    skills: Skills
     vector_stores: VectorStores
     batches: Batches
     webhooks: Deliveries
@@ -60,11 +63,11 @@ class Stores:
 
     def of(self, owner: str) -> Keep:
         store, completions, events = self.responses, self.completions, self.events
-        files, vectors = self.files, self.vector_stores
+        files, skills, vectors = self.files, self.skills, self.vector_stores
         if owner:  # opened stores are those of the owner ""
             store, completions, events = store.of(owner), completions.of(owner), events.of(owner)
-            files, vectors = files.of(owner), vectors.of(owner)
-        parts = (store, store, completions, files, vectors, events, self.webhooks.of(owner))
+            files, skills, vectors = files.of(owner), skills.of(owner), vectors.of(owner)
+        parts = (store, store, completions, files, skills, vectors, events, self.webhooks.of(owner))
         return Keep(owner, *parts, self.sealer.of(owner), self.traces)
 
     def start(self) -> None:

@@ -78,19 +78,21 @@ async def test_docker_without_an_engine_is_explained(tmp_path: Path, monkeypatch
 
 
 def test_the_docker_command_reveals_nothing() -> None:
-    argv = Docker(SandboxLimits(), image="image").command_line("name")
+    argv = Docker(SandboxLimits(), image="image").command_line("name", Path("/some/skills"))
     text = " ".join(argv)
     for needed in (
         *("--network none", "--read-only", "--cap-drop ALL", "--security-opt no-new-privileges"),
         *("--pids-limit 64", "--memory ", "--memory-swap ", "--rm", "--tmpfs /tmp:", "size=134217728"),
         *("--tmpfs /mnt/data:", "size=268435456", "--tmpfs /run/kernel:", "size=65536", "nr_inodes=10000"),
+        "--volume /some/skills:/mnt/skills:ro",
         *("--log-driver none", "--no-healthcheck", "--pull never", "--dns 127.0.0.1", "--entrypoint python3"),
     ):
         assert needed in text
     user = argv[argv.index("--user") + 1]
     assert not user.startswith("0:")
     assert argv.index("image") < argv.index("-c")
-    assert not {"--privileged", "--volume", "-v", "--mount"} & set(argv)
+    assert argv.count("--volume") == 1
+    assert not {"--privileged", "-v", "--mount"} & set(argv)
 
 
 async def test_unsafe_local_works_logs_a_warning_and_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:

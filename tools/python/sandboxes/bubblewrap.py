@@ -4,8 +4,8 @@ Code in a box sees a read-only system, its own /tmp and /mnt/data, and nothing o
 network, environment, home or devices. The limits are enforced as follows:
 
 - files: /tmp, /mnt/data, /dev/shm and /run/kernel are tmpfs with a size; the watchdog counts their entries.
-  Everything else is read-only. This process reaches them through the box's root in /proc, as descriptors
-  opened before any code of the model runs: no folder of the host is bound writable.
+  Everything else is read-only, /mnt/skills too. This process reaches them through the box's root in /proc, as
+  descriptors opened before any code of the model runs: no folder of the host is bound writable.
 - memory: per process by rlimits; for the whole box by a control group if one can be created, otherwise by the
   watchdog, which also counts memory of the kernel, and ends boxes when the machine itself runs short.
 - processes: by a control group; for an unprivileged user by RLIMIT_NPROC; for root without control groups by
@@ -25,6 +25,7 @@ import platform
 import shutil
 import signal
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 from tools import child
 from tools.python.sandboxes import box_view, launch, seccomp
@@ -36,6 +37,7 @@ from tools.python.sandboxes.folder import Folder
 from tools.python.sandboxes.interpreter import Interpreter, examine
 from tools.python.sandboxes.launch import KernelConnection, SandboxError, Spawned
 from tools.python.sandboxes.sandbox import Sandbox
+from tools.skills import MOUNT
 from tools.tool import ToolUnavailable
 
 _log = logging.getLogger(__name__)
@@ -112,11 +114,13 @@ class Bubblewrap(Sandbox):
                 self._grouped = False
         return self._grouped and limit_memory
 
-    async def _start(self, connection: KernelConnection, data: Folder | None) -> RunningBox:
+    async def _start(
+        self, connection: KernelConnection, data: Folder | None, skills: Path | None
+    ) -> RunningBox:
         assert self._interpreter is not None
         groups = make_groups(self._limits) if self._grouped else Groups(())
         # Not cancelled half-way: if bwrap is killed before its child is set up, the child stays.
-        spawning = asyncio.create_task(self._spawn(self._interpreter, connection, groups))
+        spawning = asyncio.create_task(self._spawn(self._interpreter, connection, groups, skills))
         try:
             spawned, root = await asyncio.shield(spawning)
             await spawned.ready()
@@ -135,7 +139,7 @@ class Bubblewrap(Sandbox):
             raise
 
     async def _spawn(
-        self, interpreter: Interpreter, connection: KernelConnection, groups: Groups
+        self, interpreter: Interpreter, connection: KernelConnection, groups: Groups, skills: Path | None
     ) -> tuple[Spawned, int]:
         """Starts bwrap. Also returns the pid, on the host, of the first process in the box."""
         send = launch.first_line(
@@ -145,7 +149,7 @@ class Bubblewrap(Sandbox):
         try:
             with ExitStack() as open_files:
                 open_files.callback(os.close, report)
-                argv, descriptors = self._command_line(interpreter, report, open_files)
+                argv, descriptors = self._command_line(interpreter, report, open_files, skills)
                 # /proc/1/environ in the box shows bwrap's own environment, so it gets an empty one; a shell
                 # adds the current folder to it.
                 spawned = await launch.spawn(
@@ -157,7 +161,7 @@ class Bubblewrap(Sandbox):
         return spawned, json.loads(reported)["child-pid"] if reported else 0
 
     def _command_line(
-        self, interpreter: Interpreter, report: int, open_files: ExitStack
+        self, interpreter: Interpreter, report: int, open_files: ExitStack, skills: Path | None
     ) -> tuple[list[str], tuple[int, ...]]:
         """The command. Its options go through a descriptor, so that process listings stay readable."""
         contents = {**box_view.contents(self._limits), box_view.LAUNCHER: launch.program()}
@@ -167,6 +171,7 @@ class Bubblewrap(Sandbox):
             *("--unshare-user", "--unshare-all", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"),
             *("--new-session", "--die-with-parent", "--clearenv", "--hostname", "sandbox"),
             *(["--disable-userns"] if "--disable-userns" in self._options else []),
+            *(() if skills is None else ("--ro-bind", str(skills), MOUNT)),
             *box_view.arguments(self._limits, files, interpreter),
             *("--info-fd", str(report), "--seccomp", str(rules), "--chdir", launch.WORK_FOLDER),
         ]

@@ -33,6 +33,7 @@ from tools.python.sandboxes.box import RunningBox
 from tools.python.sandboxes.folder import Folder
 from tools.python.sandboxes.launch import KernelConnection, SandboxError, Spawned
 from tools.python.sandboxes.sandbox import Sandbox
+from tools.skills import MOUNT
 from tools.tool import ToolUnavailable
 
 DEFAULT_IMAGE = "quay.io/jupyter/scipy-notebook"
@@ -82,10 +83,12 @@ class Docker(Sandbox):
             if name.startswith(_NAME) and owner_is_gone(name.removeprefix(_NAME).partition("-")[0]):
                 await _run(self._command, "rm", "--force", name)
 
-    async def _start(self, connection: KernelConnection, data: Folder | None) -> DockerBox:
+    async def _start(
+        self, connection: KernelConnection, data: Folder | None, skills: Path | None
+    ) -> DockerBox:
         name = f"{_NAME}{owner_mark()}-{secrets.token_hex(8)}"
         # Not cancelled half-way: the engine would go on to create an orphaned container.
-        starting = asyncio.create_task(self._box(name, connection))
+        starting = asyncio.create_task(self._box(name, connection, skills))
         try:
             box = await asyncio.shield(starting)
         except BaseException:
@@ -95,12 +98,12 @@ class Docker(Sandbox):
             await box.take_over(data)
         return box
 
-    async def _box(self, name: str, connection: KernelConnection) -> DockerBox:
+    async def _box(self, name: str, connection: KernelConnection, skills: Path | None) -> DockerBox:
         places, machine = (launch.SOCKET_FOLDER, _HOME), platform.machine()
         # On other machines the engine's own filter must suffice.
         rules = base64.b64encode(seccomp.program(machine)).decode() if seccomp.supported(machine) else ""
         send = launch.first_line(connection, *places, self._limits, count_processes=False, call_filter=rules)
-        spawned = await launch.spawn(self.command_line(name), send=send, env=os.environ)
+        spawned = await launch.spawn(self.command_line(name, skills), send=send, env=os.environ)
         try:
             await spawned.ready()
             _, pid = await _run(self._command, "inspect", "--format", "{{.State.Pid}}", name)
@@ -123,7 +126,7 @@ class Docker(Sandbox):
             what = f"the container cannot be reached through /proc/{pid}/root"
             raise SandboxError(f"{what}: {error.strerror}") from error
 
-    def command_line(self, name: str) -> list[str]:
+    def command_line(self, name: str, skills: Path | None = None) -> list[str]:
         limits, user = self._limits, os.getuid() or _OTHER_USER
         # Files are in memory, so they count as memory here.
         memory = str(limits.memory + limits.files_size)
@@ -147,6 +150,8 @@ class Docker(Sandbox):
             # exec: compiled programs must run; the engine's default is noexec.
             options = f"rw,exec,nosuid,nodev,mode=0700,uid={user},gid={user}"
             argv += ["--tmpfs", f"{folder}:{options},size={size},nr_inodes={limits.data_files}"]
+        if skills is not None:
+            argv += ["--volume", f"{skills}:{MOUNT}:ro"]
         for variable, value in {**launch.environment("python3", _HOME), "PATH": _PATH}.items():
             argv += ["--env", f"{variable}={value}"]
         return [*argv, self._image, "-I", "-c", launch.program()]

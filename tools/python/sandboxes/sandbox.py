@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from tools.python.sandboxes.bounds.host_memory import SHORT_OF_MEMORY, host_memory
@@ -45,8 +46,9 @@ class Sandbox(ABC):
                 await self._probe()
                 self._checked = True
 
-    async def start(self, connection: KernelConnection, data: Folder | None) -> Box:
-        """A box whose kernel listens. It takes over `data`, the files of an earlier box of the session.
+    async def start(self, connection: KernelConnection, data: Folder | None, skills: Path) -> Box:
+        """A box whose kernel listens. It takes over `data`, the files of an earlier box of the session, and
+        shows the folder `skills`, which it cannot change.
 
         Raises SandboxError, also on a machine that has no memory left for a box. After an error or a
         cancellation nothing is left running, and `data` still belongs to the caller.
@@ -55,7 +57,7 @@ class Sandbox(ABC):
         memory = host_memory()
         if memory is not None and memory.short:
             raise SandboxError(f"{SHORT_OF_MEMORY}; try again later")
-        return await self._start(connection, data)
+        return await self._start(connection, data, skills)
 
     async def close(self) -> None:
         await asyncio.gather(*self._ending)
@@ -65,10 +67,10 @@ class Sandbox(ABC):
         """Raises ToolUnavailable if no box can be started."""
 
     @abstractmethod
-    async def _start(self, connection: KernelConnection, data: Folder | None) -> Box: ...
+    async def _start(self, connection: KernelConnection, data: Folder | None, skills: Path | None) -> Box: ...
 
     async def _start_and_end(self) -> None:
-        box = await self._start(KernelConnection(secrets.token_hex(16)), None)
+        box = await self._start(KernelConnection(secrets.token_hex(16)), None, None)
         await box.discard()
 
     async def _end(self, ending: Coroutine[Any, Any, None]) -> None:

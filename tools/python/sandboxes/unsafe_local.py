@@ -39,7 +39,9 @@ class UnsafeLocal(Sandbox):
     async def _probe(self) -> None:
         self._interpreter = await examine(self._wanted)
 
-    async def _start(self, connection: KernelConnection, data: Folder | None) -> LocalBox:
+    async def _start(
+        self, connection: KernelConnection, data: Folder | None, skills: Path | None
+    ) -> LocalBox:
         _log.warning(
             "UNSAFE: a Python kernel starts without a sandbox (--python unsafe-local). "
             "Code that the model writes can read, change and send whatever this user can."
