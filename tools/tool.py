@@ -68,6 +68,14 @@ class ToolOutput:
     failed: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def waits(self) -> bool:
+        """Whether the call has no result yet: it is made again once the client has made these calls."""
+        return bool(self.details.get(WAITS))
+
+
+WAITS = "waits_for"  # the key of details with calls: [{"name", "arguments"}, …]
+
 
 class Session(Protocol):
     """One conversation's use of one tool. Calls come one at a time."""

@@ -26,7 +26,7 @@ from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.toolset.bound import HostedTools, ServerTools
 from gpt_oss_server.turns.events import TokenScored, ToolFinished, ToolStarted, TurnEvent
 from inference.engine import TokenLogprob
-from tools.tool import Declaration, ToolOutput
+from tools.tool import WAITS, Declaration, ToolOutput
 
 _TOKEN = 13225  # "Hello"
 _CITED = ("https://example.org/harbour", "The harbour")
@@ -76,7 +76,7 @@ _ECHO_NAMES = {"echoes.echo": ("echoes", "echo")}
 
 
 def _turns() -> Iterator[tuple[HostedTools, dict[str, Any], list[dict[str, Any]], Turn]]:
-    declared = tuple(map(Declaration, ("browser", "python", "shell", "echoes")))
+    declared = tuple(map(Declaration, ("browser", "python", "shell", "program", "echoes")))
     here = HostedTools(_KINDS, declarations=declared, servers=ServerTools(names=_ECHO_NAMES))
     asks = HostedTools(_KINDS, servers=ServerTools(approvals=_ECHO_NAMES))
     shown = {"include": frozenset(_INCLUDE)}
@@ -105,6 +105,10 @@ def _turns() -> Iterator[tuple[HostedTools, dict[str, Any], list[dict[str, Any]]
     for recipient, arguments in _CALLS.items():
         yield _NO_TOOLS, {}, _TOOLS, _called(recipient, arguments)
     yield _NO_TOOLS, {}, [_CLIENT_SEARCH], _called("functions.tool_search", {"query": "weather"})
+    code = {"code": "print(await functions.weather(city='Oslo'))"}
+    asked = {WAITS: [{"name": "weather", "arguments": '{"city": "Oslo"}'}]}
+    yield here, {}, [], _ran("program.run", code, ToolOutput("Rain."))
+    yield here, {}, [], _ran("program.run", code, ToolOutput("", details=asked))
 
 
 _CALLS: dict[str, Any] = {

@@ -9,7 +9,7 @@ from gpt_oss_server.errors import ToolNotAllowed
 
 MCP = "mcp"
 """The name under which a key may use MCP servers: the operator's and those that requests name."""
-_WITH = {"shell": "python"}  # tools that run where another does, and are allowed with it
+_WITH = {"shell": "python", "program": "python"}  # tools that run where another does, and are allowed with it
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class RequestTools:
     """The tools read so far. Nothing changes it after the last tool."""
 
     clients: dict[str, ClientTool] = field(default_factory=dict)  # by recipient
+    programs: dict[str, ClientTool] = field(default_factory=dict)  # those that programs call, by recipient
     spaces: dict[str, str | None] = field(default_factory=dict)  # namespace in recipients → description
     hosted: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # namespace → the tool's options
     optional: set[str] = field(default_factory=set)  # namespaces that the request can do without

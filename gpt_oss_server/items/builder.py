@@ -49,6 +49,8 @@ class ItemBuilder(ABC):
         self.id = item_id
         self.recipient: tuple[str, str] | None = None
         """(call_id, Harmony recipient) of a call that the client runs. The call's output is matched to it."""
+        self.waits: tuple[str, str] | None = None
+        """(call_id, arguments) of a call that ran here and goes on once the client has made calls for it."""
 
     @abstractmethod
     def open(self) -> tuple[Item, list[Event]]:

@@ -94,7 +94,7 @@ class CodeInterpreter(InContainer):
             return None
 
         async def make() -> Offer | None:
-            from tools.python import PythonTool, choose_sandbox, shell
+            from tools.python import PythonTool, choose_sandbox, program, shell
 
             sandbox = self._sandbox or await choose_sandbox(settings.python, image=settings.python_image)
             if sandbox is None:
@@ -106,7 +106,7 @@ class CodeInterpreter(InContainer):
                 per_owner=settings.python_max_sessions_per_client,
                 spared=_SPARED,
             )
-            return offer_of(tool, timeout, sessions=sessions, also=(shell.DECLARATION,))
+            return offer_of(tool, timeout, sessions=sessions, also=(shell.DECLARATION, program.DECLARATION))
 
         return make
 

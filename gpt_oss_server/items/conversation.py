@@ -25,6 +25,7 @@ from gpt_oss_server.stores.sealing import Sealer, packed_tokens, unpacked_tokens
 RESULT_LOST = "The user approved this call and it was made. Its result is no longer known."
 """The model reads this in place of a result that the client has not kept."""
 NOT_KEPT = "(The result was not kept in this conversation.)"
+PROGRAM = "program.run"  # the recipient of programs that call the client's functions
 _SAMPLED = "sampled message"
 
 
@@ -57,7 +58,7 @@ class Conversation:
     recipients: dict[str, str] = field(default_factory=dict)  # call_id → recipient, also of earlier turns
     answered: dict[str, set[str]] = field(default_factory=dict)  # recipient → ids that outputs name
     results: Mapping[str, str] = field(default_factory=dict)  # item id → result that the model read
-    # Request id → (recipient, arguments) of calls that wait.
+    # Request id → (recipient, arguments) of calls that wait: for consent, or for outputs of the client.
     approvals: dict[str, tuple[str, str]] = field(default_factory=dict)
     approved: list[Approved] = field(default_factory=list)  # calls that the turn runs first
     servers: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # recipient → (server label, tool)
@@ -102,7 +103,20 @@ class Conversation:
             )
         if isinstance(call_id, str):
             self.answered.setdefault(recipient, set()).add(call_id)
-        self.add(self.renderer.tool_result(recipient, text))
+            if recipient == PROGRAM:
+                return self.answer_program(call_id, text, where)
+        return self.add(self.renderer.tool_result(recipient, text))
+
+    def answer_program(self, call_id: str, output: str, where: str) -> None:
+        """Takes what a program waits for; the model reads only what the program prints."""
+        for key, (recipient, state) in self.approvals.items():
+            program = json.loads(state) if recipient == PROGRAM and call_id in state else {"calls": ()}
+            for call in program["calls"]:
+                if call["call_id"] == call_id:
+                    call["output"] = output
+                    self.approvals[key] = (recipient, json.dumps(program))
+                    return
+        raise InvalidRequest.at(where, f": no program waits for the output of {call_id!r:.100}.")
 
     def close_cut_call(self, item: Item) -> None:
         """Lets the model read why the call has no output."""

@@ -30,6 +30,7 @@ from gpt_oss_server.items.kind import (
     completed,
     with_json_arguments,
 )
+from gpt_oss_server.items.program import read_program_call
 
 
 class FunctionCallBuilder(WrittenCall):
@@ -61,6 +62,7 @@ def function_tool(tool: Fields, where: str, namespace: str | None = None) -> Cli
         "name": name,
         **{key: tool.get(key) for key in ("description", "parameters", "strict")},
         **({"defer_loading": True} if tool.get("defer_loading") is True else {}),
+        **({"allowed_callers": tool["allowed_callers"]} if tool.get("allowed_callers") else {}),
     }
     return named_tool("function", tool, namespace, declared, form, echo)
 
@@ -77,10 +79,12 @@ def _read_tool(tool: Tool, where: str, tools: RequestTools) -> None:
 
 
 def _read_call(item: Item, where: str, conversation: Conversation) -> None:
-    """A call that the model made of a function."""
+    """A call that the model, or a program of it, made of a function."""
     text_field(item, "name", where)
     arguments = json_text(item, "arguments", where)
-    conversation.call(where, item, function_recipient(item), arguments, "json")
+    if isinstance(item.get("caller"), dict) and item["caller"].get("type") == "program":
+        return read_program_call({**item, "arguments": arguments}, where, conversation)
+    return conversation.call(where, item, function_recipient(item), arguments, "json")
 
 
 FUNCTION_CALL = ItemKind(

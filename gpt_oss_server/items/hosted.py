@@ -39,6 +39,7 @@ class HostedCall:
     conversation: str  # the conversation whose session runs the call
     include: frozenset[str]  # the request's `include`
     options: Mapping[str, Any] = field(default_factory=dict)
+    resumed: str = ""  # the id under which it waited, if it goes on
 
 
 @dataclass(frozen=True, slots=True)

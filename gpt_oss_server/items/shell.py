@@ -1,4 +1,5 @@
-"""The shell: several commands at a time, which the client runs, or this server in a container of Python.
+"""The shell: several commands at a time, which the client runs, or this server in a container of Python; and
+the local shell before it, which has one command at a time.
 
 Takes the declared tool, or a call and its output of a request, or JSON as the model writes it. Returns a
 `ClientTool` or the hosted tool, segments, or the items and their events. It must not know how commands run;
@@ -252,3 +253,46 @@ class Shell(InContainer):
 def _listed_call(item: Item) -> Item:
     item = completed({"environment": None, **item})
     return {**item, "action": {**_LIMITS, **item["action"]}}
+
+
+class LocalShellBuilder(ShapedCall):
+    prefix = "lsh"
+    about = "A call of `local_shell`, which the client runs and answers with a `local_shell_call_output`."
+
+    def item(self, arguments: Item, status: str) -> Item:
+        env = arguments.get("env")
+        action: Item = {
+            "type": "exec",
+            "command": strings(arguments.get("command")),
+            "env": {str(key): str(value) for key, value in env.items()} if isinstance(env, dict) else {},
+        }
+        action |= typed(arguments, timeout_ms=int, user=str, working_directory=str)
+        return {
+            "id": self.id,
+            "type": "local_shell_call",
+            "status": status,
+            "call_id": self._call_id,
+            "action": action,
+        }
+
+    def fits(self, arguments: Item) -> bool:
+        return bool(strings(arguments.get("command")))
+
+
+_LOCAL_DESCRIPTION = "Runs a command on the user's machine and returns its output."
+_LOCAL_ARGUMENTS = object_schema(
+    ["command"],
+    command={**_LINES, "description": 'The program and its arguments, e.g. ["bash", "-lc", "ls"].'},
+    working_directory=described("string", "Where to run it."),
+    timeout_ms=described("integer", "The most milliseconds it may take."),
+    env={"type": "object", "additionalProperties": {"type": "string"}},
+    user=described("string", "The user to run it as."),
+)
+
+
+def _read_local(tool: Tool, where: str, tools: RequestTools) -> None:
+    """A tool that the client runs, whose shape the API fixes."""
+    tools.declare(shaped_tool(tool, where, _LOCAL_DESCRIPTION, _LOCAL_ARGUMENTS))
+
+
+LOCAL_SHELL = shaped_kind("local_shell", "action", LocalShellBuilder, "lsho", _read_local)

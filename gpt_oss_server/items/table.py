@@ -20,12 +20,12 @@ from gpt_oss_server.items.file_search import FILE_SEARCH_CALL
 from gpt_oss_server.items.function_call import FUNCTION_CALL
 from gpt_oss_server.items.hosted import HostedTool
 from gpt_oss_server.items.kind import ItemKind, ItemType, ToolType
-from gpt_oss_server.items.local_shell import LOCAL_SHELL
 from gpt_oss_server.items.mcp import MCP
 from gpt_oss_server.items.message import MESSAGE
 from gpt_oss_server.items.others import OTHERS, ContainerTool
+from gpt_oss_server.items.program import Program, callers_of, with_functions
 from gpt_oss_server.items.reasoning import REASONING
-from gpt_oss_server.items.shell import Shell
+from gpt_oss_server.items.shell import LOCAL_SHELL, Shell
 from gpt_oss_server.items.tool_search import TOOL_SEARCH
 from gpt_oss_server.items.web_search import WebSearch
 
@@ -40,6 +40,7 @@ BUILT_IN: tuple[ItemKind | HostedTool, ...] = (
     Shell(),
     APPLY_PATCH,
     MCP,
+    Program(),
     WebSearch(),
     FILE_SEARCH_CALL,
     CodeInterpreter(),
@@ -103,6 +104,7 @@ class Kinds:
         read = RequestTools(offered=offered)
         for index, tool in enumerate(tools):
             self.read_tool(tool, f"tools[{index}]", read)
+        with_functions(read)
         return read
 
     def read_tool(self, tool: Tool, where: str, read: RequestTools) -> None:
@@ -115,11 +117,14 @@ class Kinds:
                 f": tools of type {kind!r} are not served by this server; "
                 "declare it as a function and run it on your side.",
             )
-        callers = tool.get("allowed_callers")
-        if isinstance(callers, list) and callers and "direct" not in callers:
-            raise UnsupportedField.at(
-                f"{where}.allowed_callers", ": programs call no tools here. Allow 'direct', or leave it out."
-            )
+        for_programs, direct = callers_of(tool, where)
+        if for_programs:
+            inner = RequestTools()
+            known.read(tool, where, inner)
+            read.programs |= inner.clients
+            if not direct:
+                read.echo += inner.echo
+                return
         known.read(tool, where, read)
 
     def read_loaded(self, tools: Any, where: str) -> RequestTools:

@@ -33,7 +33,7 @@ class Usage:
 def usage_of_turns(turns: Sequence[Transcript]) -> Usage:
     """The usage of turns that follow each other: each has a prompt of its own."""
     return Usage(
-        input=sum(len(turn.prompt) + turn.prefilled + turn.given for turn in turns),
+        input=sum(len(turn.prompt) + turn.prefilled + turn.given for turn in turns if not turn.unread),
         cached=sum(turn.cached_tokens for turn in turns),
         **_sums(turns),
     )

@@ -43,6 +43,7 @@ class Transcript:
     reasoning_tokens: int = 0  # headers and ends of the messages included
     given: int = 0  # results of tools: input, not output; with the cues after them
     results: int = 0  # the results alone
+    unread: bool = False  # the turn ended before the engine was given its prompt
     cached_tokens: int = 0
     accepted: int = 0  # tokens of the request's prediction that were tried and right,
     rejected: int = 0  # or wrong

@@ -35,6 +35,7 @@ class Turn:
         self.has_begun = False  # an approved call may have run
         self._plan = plan
         self._results: list[Segment] = []  # of the tools that ran in this generation
+        self._waits = False  # a call goes on after the client's own, in a later turn
         self._refused = ""  # why the open message must not be shown
         self._rounds = Rounds()
         self._budget: ReasoningBudget | None = None
@@ -55,7 +56,11 @@ class Turn:
             yield [MessageStarted(header), *text, started := ToolStarted(header, arguments)]
             yield [ToolFinished(header, await self._run(started))]
         if self._results:
-            self._give_results(self._plan.renderer.cue)
+            self._give_results(() if self._waits else self._plan.renderer.cue)
+        if self._waits:
+            self.transcript.unread = True
+            yield [TurnFinished(Finish.STOP)]
+            return
         while True:
             async with aclosing(self._generation.events()) as generated:
                 async for batch in generated:
@@ -117,9 +122,9 @@ class Turn:
 
     def _next(self) -> Finish | None:
         """Begin the next generation if the model must read results; otherwise, return the turn's finish."""
-        finish, calls_client = self._generation.finish, self._generation.calls_client
+        finish, calls_client = self._generation.finish, self._generation.calls_client or self._waits
         if not self._results:
-            return self._end_or_ask_again(finish)
+            return finish if self._waits else self._end_or_ask_again(finish)
         if self._budget is not None:
             self._budget.begin_again()
         ran = self.transcript.tool_runs[-len(self._results) :]
@@ -178,6 +183,9 @@ class Turn:
         with transcript.watch.tool(recipient) as watched:
             output = await tools.run(recipient, call.arguments)
             watched.failed = output.failed
+        if output.waits:
+            self._waits = True
+            return output
         run = ToolRun(
             len(transcript.generations), recipient, call.arguments, output.text, began, transcript.clock()
         )

@@ -18,7 +18,7 @@ _CLIENT_CALLS: dict[str, str | None] = {"function_call": "arguments", "custom_to
 _CLIENT_CALLS |= dict.fromkeys(("local_shell_call", "shell_call", "apply_patch_call", "tool_search_call"))
 _CALLS = {**_CLIENT_CALLS, "code_interpreter_call": "code", "mcp_call": "arguments"}
 _CALLS |= dict.fromkeys(("mcp_list_tools", "mcp_approval_request", "web_search_call", "compaction"))
-_CALLS |= {"tool_search_output": None, "shell_call_output": None}
+_CALLS |= dict.fromkeys(("tool_search_output", "shell_call_output", "program", "program_output"))
 _sdk_event: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 

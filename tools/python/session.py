@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from tools.python import shell
+from tools.python import program, shell
 from tools.python.channel import ChannelEnded
 from tools.python.kernel import Ended, Kernel
 from tools.python.outputs import CellOutputLimits, Outputs
@@ -40,6 +40,10 @@ NO_OUTPUT = "[no output: use print(), or end with an expression, to see a result
 _GONE = "Variables and imports of earlier calls are gone; files in /mnt/data are kept."
 
 
+_WRAPPED = {
+    shell.FUNCTION: (shell.cell, shell.answered, shell.PRINTED),
+    program.FUNCTION: (program.cell, program.answered, program.PRINTED),
+}
 _WAIT_SECONDS = 60.0  # for a place when all kernels are busy
 _MAX_FILE = 64 * 1024 * 1024
 
@@ -95,14 +99,17 @@ class PythonSession:
         return self._kernel.used if self._kernel else 0.0
 
     async def run(self, call: ToolCall) -> ToolOutput:
-        """Runs source, or commands of the shell, beside the files of the option `files`. Cancelling it stops
-        the code: first by an interrupt, then by killing the kernel."""
-        if call.function == shell.FUNCTION:
+        """Runs source, a program, or commands of the shell, beside the files of the option `files`.
+
+        Cancelling it stops the code: first by an interrupt, then by killing the kernel.
+        """
+        if call.function in _WRAPPED:
+            cell, answered, printed = _WRAPPED[call.function]
             try:
-                source = shell.cell(call.arguments)
+                source = cell(call.arguments, call.options)
             except ValueError as error:
-                return shell.answered(ToolOutput(str(error), failed=True))
-            return shell.answered(await self._run_in_turn(source, call, CellOutputLimits(shell.PRINTED)))
+                return answered(ToolOutput(str(error), failed=True))
+            return answered(await self._run_in_turn(source, call, CellOutputLimits(printed)))
         if call.function:
             wrong = f"The python tool has no function {call.function!r}."
             return _failed(f"{wrong} Send the source itself to `python`.")

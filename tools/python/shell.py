@@ -8,6 +8,7 @@ command; its `text` is the same list as JSON.
 import base64
 import binascii
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from tools.tool import Declaration, Function, ToolOutput
@@ -97,7 +98,7 @@ print("\\n" + MARK + base64.b64encode(done.encode()).decode())
 _MARK = "shell:"
 
 
-def cell(arguments: str) -> str:
+def cell(arguments: str, options: Mapping[str, Any]) -> str:
     """The source that runs a call's commands. Raises ValueError with a sentence for the model."""
     try:
         call = json.loads(arguments, strict=False)
@@ -122,14 +123,21 @@ def _positive(value: Any, other: Any) -> Any:
     return value if type(value) is int and value > 0 else other
 
 
+def unmarked(text: str, mark: str) -> tuple[Any, str]:
+    """The JSON in base64 on the lines with this mark, None if none can be read; and the other lines."""
+    lines = text.splitlines()
+    notes = "\n".join(line for line in lines if line and not line.startswith(mark))
+    printed = "".join(line.removeprefix(mark) for line in lines if line.startswith(mark))
+    try:
+        return json.loads(base64.b64decode(printed, validate=True)), notes
+    except (binascii.Error, ValueError):
+        return None, notes
+
+
 def answered(ran: ToolOutput) -> ToolOutput:
     """What the model and the item show of a cell that `cell` wrote."""
-    lines = ran.text.splitlines()
-    notes = "\n".join(line for line in lines if line and not line.startswith(_MARK))
-    printed = next((line for line in lines if line.startswith(_MARK)), "")
-    try:
-        output = json.loads(base64.b64decode(printed.removeprefix(_MARK), validate=True))
-    except (binascii.Error, ValueError):
+    output, notes = unmarked(ran.text, _MARK)
+    if output is None:
         late = "Timed out" in ran.text
         outcome = {"type": "timeout"} if late else {"type": "exit", "exit_code": 126}
         output, notes = [{"stdout": "", "stderr": ran.text, "outcome": outcome}], ""

@@ -162,6 +162,9 @@ def read_tools(request: CreateChatCompletion, kinds: Kinds) -> RequestTools:
         kinds.read_tool(_web_search(request.web_search_options), "web_search_options", read)
     for name in request.template.builtin_tools or ():
         kinds.read_tool({"type": kinds.hosted[name].types[0]}, "chat_template_kwargs.builtin_tools", read)
+    if "program" in read.hosted or read.programs:
+        problem = "a chat completion cannot wait for a program's calls. Use the Responses API."
+        raise UnsupportedField(problem, param="tools")
     _check_forms(read)
     return read
 

@@ -116,20 +116,20 @@ def item_route(
         approval = next((call for call in approved if call[0] == recipient), None)
         if approval is not None:
             approved.remove(approval)
-            return McpCallBuilder(ids, label, name, approval[1])
-        if recipient in servers.approvals:
+        elif recipient in servers.approvals:
             return McpApprovalBuilder(ids, label, name)
-        if recipient in clients:
+        elif recipient in clients:
             return _client_call(kinds, ids, clients[recipient])
-        if not hosted.runs(recipient):
+        elif not hosted.runs(recipient):
             return FunctionCallBuilder(ids, unknown_function(recipient))
         tool = kinds.called(recipient)
         if tool is not None and tool.item_type is not None:
             conversation = hosted.conversation_of(namespace)
             options = hosted.options.get(namespace, {})
-            call = HostedCall(ids(tool.id_prefix), function, conversation, detail.include, options)
+            resumed = "" if approval is None else approval[1]
+            call = HostedCall(ids(tool.id_prefix), function, conversation, detail.include, options, resumed)
             return tool.item(call)
-        return McpCallBuilder(ids, label, name)
+        return McpCallBuilder(ids, label, name, None if approval is None else approval[1])
 
     return route
 

@@ -30,6 +30,7 @@ from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Layout, Segment, since_compaction
 from gpt_oss_server.harmony.render import unanswered
 from gpt_oss_server.items.conversation import Conversation
+from gpt_oss_server.items.program import resume_programs
 from gpt_oss_server.runs.prepared import Prepared, bind_and_lay_out
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.runs.work import Work
@@ -98,6 +99,7 @@ def prepare(
         leads=not past.history,
         tools=tools.of_items,
     )
+    resume_programs(conversation)
     waiting = unanswered(past.history, work.model.renderer)
     earlier = without_cut_results(past.history, waiting, conversation.answered, work.model.renderer)
     history = since_compaction((*earlier, *conversation.segments))
@@ -107,8 +109,7 @@ def prepare(
     preparing = _Preparing(
         request, past, tools, hosted, work, context, conversation, counts=counts, begun=begun
     )
-    alone = compacts or conversation.compacts
-    if alone:
+    if compacts or conversation.compacts:
         return preparing.compacting(history, alone=True)
     whole = preparing.layout(history)
     if preparing.threshold is not None and whole.length >= preparing.threshold:

@@ -52,7 +52,7 @@ class ResponseStream:
         self.response = response
         self.recipients: dict[str, str] = {}  # call_id → recipient of the calls in this response
         self.results: dict[str, str] = {}  # item id → result that the model read of a call that ran here
-        self.approvals: dict[str, tuple[str, str]] = {}  # mcp_approval_request id → (recipient, arguments)
+        self.approvals: dict[str, tuple[str, str]] = {}  # call that waits → (recipient, arguments)
         self._route = route
         self._clock = clock
         self._ends_cut_calls = ends_cut_calls  # False: a client's call that was cut off has no `done` events
@@ -83,6 +83,7 @@ class ResponseStream:
         """Add an item that is complete from the start and is no message of the turn."""
         out: list[Event] = []
         self._open = builder
+        self._register(builder)
         self._emit_added(out)
         self._finish_item(*builder.close("", complete=True), out)
         return out
@@ -163,12 +164,15 @@ class ResponseStream:
         self._pending = None
         self._open = builder = self._route(header)
         self._recipient = header.recipient or ""
-        if builder.recipient is not None:
-            call_id, recipient = builder.recipient
-            self.recipients[call_id] = self.recipients[builder.id] = recipient
+        self._register(builder)
         if not builder.added_at_end:
             self._emit_added(out)
         return builder
+
+    def _register(self, builder: ItemBuilder) -> None:
+        if builder.recipient is not None:
+            call_id, recipient = builder.recipient
+            self.recipients[call_id] = self.recipients[builder.id] = recipient
 
     def _emit_added(self, out: list[Event]) -> None:
         assert self._open is not None
@@ -207,6 +211,11 @@ class ResponseStream:
     def _answer(self, event: ToolFinished, out: list[Event]) -> None:
         builder = self._builder(out)
         events, item = builder.answered("".join(self._text), event.output)
+        if builder.waits is not None:
+            self.approvals[builder.waits[0]] = (self._recipient, builder.waits[1])
+        if builder.added_at_end:
+            self._register(builder)
+            self._emit_added(out)
         self.results[builder.id] = event.output.text
         self._finish_item(events, item, out)
         for further in builder.further(event.output):

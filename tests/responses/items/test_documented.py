@@ -25,6 +25,8 @@ HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 FUNCTION = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>'
 SUM = "<|channel|>analysis to=python code<|message|>2+2<|call|>"
 LIST = '<|channel|>commentary to=shell.exec code<|message|>{"commands": ["ls"]}<|call|>'
+PROGRAM = '<|channel|>commentary to=program.run <|constrain|>json<|message|>{"code": "print(2)"}<|call|>'
+PROGRAMS = {"type": "programmatic_tool_calling"}
 SHELL = {"type": "shell", "environment": {"type": "container_auto"}}
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
 OPEN = '<|channel|>analysis to=browser.open code<|message|>{"cursor":0,"id":0}<|call|>'
@@ -35,6 +37,10 @@ SNAPSHOTS = Path(__file__).parent / "snapshots"  # streams of calls that clients
 async def listing(_: ToolCall) -> ToolOutput:
     printed = {"stdout": "a.txt", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
     return ToolOutput("", details={"output": [printed]})
+
+
+async def counting(_: ToolCall) -> ToolOutput:
+    return ToolOutput("2")
 
 
 async def test_the_reference_has_what_servers_send_and_nothing_else(
@@ -52,6 +58,7 @@ async def test_the_reference_has_what_servers_send_and_nothing_else(
     await send(Asking(FUNCTION), tools=[{"type": "function", "name": "f"}])
     await send(with_tool(scripted(SUM, HELLO)), tools=[PYTHON])
     await send(with_tool(scripted(LIST, HELLO), Scripted(listing, "shell", ("exec",))), tools=[SHELL])
+    await send(with_tool(scripted(PROGRAM, HELLO), Scripted(counting, "program", ("run",))), tools=[PROGRAMS])
     ask = echoes(call("echo", text="hi"), call("fail", why="x"), HELLO)
     await send(ask, tools=[tool()])
     await send(ask, tools=[tool(require_approval="always")])

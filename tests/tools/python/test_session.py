@@ -44,9 +44,9 @@ async def test_an_exception_is_an_answer_without_terminal_codes(session: PythonS
 async def test_slips_are_understood_and_functions_are_not(session: PythonSession) -> None:
     assert (await session.run(ToolCall("", '{"code": "print(1)"}'))).text == "1\n"
     assert (await session.run(ToolCall("", "```python\nprint(2)\n```"))).text == "2\n"
-    refused = await session.run(ToolCall("run", "print(3)"))
+    refused = await session.run(ToolCall("walk", "print(3)"))
     assert refused.failed
-    assert "no function 'run'" in refused.text
+    assert "no function 'walk'" in refused.text
 
 
 DISPLAY = "from IPython.display import display; display({'image/png': None, 'text/plain': 'plot'}, raw=True)"
