@@ -19,7 +19,7 @@ from gpt_oss_server.apis.responses.storage import FinishedTurn, begin_trace, not
 from gpt_oss_server.apis.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.errors import ApiError
-from gpt_oss_server.harmony.events import Header
+from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished
 from gpt_oss_server.items.builder import ItemBuilder
 from gpt_oss_server.items.compaction import CompactionBuilder, compaction_item
 from gpt_oss_server.items.mcp import McpListBuilder
@@ -43,6 +43,8 @@ class Run:
     """Iterate once over `events()`; `response` and `error` then hold the outcome."""
 
     enough = False  # set by the reader of the events: the turn ends after this batch
+    # Asked of each batch: whether the response ends after it, because its client has told it something.
+    is_steered: Callable[[Sequence[Event]], bool] = staticmethod(lambda batch: False)
     ending = False  # it is producing its last event, or has produced it
     _limit = "max_output_tokens"  # why it is incomplete, if it is
 
@@ -191,16 +193,21 @@ class Run:
                             async for batch in turn:
                                 if type(last := batch[-1]) is TurnFinished:
                                     finish = last.finish
-                                yield stream.feed(batch)
-                                if self.enough:
+                                yield (shown := stream.feed(batch))
+                                if finish is None and not _is_last(batch) and self.is_steered(shown):
+                                    self._limit = "steered"
+                                if self.enough or self._limit == "steered":
                                     break
                         if finish is Finish.STOP and self._generates:
                             await self._turn.check_form()
                         if moderated is not None:
                             await moderated.ended()
+                outcome = self._life.outcome(finish)
                 if finish is Finish.FILTERED:
                     self._limit = "content_filter"
-                yield await self._finish(self._life.outcome(finish))
+                elif self._limit == "steered" and outcome == "completed":
+                    outcome = "incomplete"
+                yield await self._finish(outcome)
         finally:
             request = self.request
             continued = request.previous_response_id is not None or request.conversation is not None
@@ -257,7 +264,8 @@ class Run:
     async def _finish(self, status: Status) -> list[Event]:
         self.ending = True
         traces = self._served.traces
-        closing = self._stream.feed(self._turn.close())  # empty if the turn ended normally
+        # Empty if the turn ended normally. A turn that was steered had begun no more than a header.
+        closing = [] if self._limit == "steered" else self._stream.feed(self._turn.close())
         encoding, turns = self._model.encoding, (self._transcript, self._summarised)
         debug = debug_of(encoding, *turns) if self.request.debug else {}
         cut_short = self._transcript.cut_short
@@ -309,6 +317,11 @@ class Run:
         trace = await packed_trace(self._served.traces, self.id, self._prepared, self._model, stored=stored)
         turn = FinishedTurn(self._prepared, self._stream, self._transcript, self._work, trace)
         await turn.keep(keeps=self._keeps, adds=adds)
+
+
+def _is_last(batch: Sequence[TurnEvent]) -> bool:
+    """Whether the model has ended its turn, or calls somebody."""
+    return any(type(event) is MessageFinished and event.closed_by is not ClosedBy.END for event in batch)
 
 
 class RefusedRun:

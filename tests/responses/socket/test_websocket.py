@@ -230,15 +230,6 @@ def test_wrong_frames_get_errors_and_the_connection_stays_open() -> None:
         assert client.response()["status"] == "completed"
 
 
-def test_steering_is_refused_and_returns_the_input() -> None:
-    steer = {"previous_response_id": "resp_1", "input": "Stop!"}
-    with connected(scripted(HELLO)) as client:
-        client.socket.send(json.dumps({"type": "response.steer", **steer}))
-        event = client.event()
-    assert (event["type"], event["steer"]) == ("response.steer.failed", steer)
-    assert event["error"]["code"] == "steering_not_supported"
-
-
 def test_too_many_concurrent_lanes_are_refused() -> None:
     with connected(scripted(SLOW, tokens_per_second=20)) as client:
         for number in range(MAX_LANES + 1):

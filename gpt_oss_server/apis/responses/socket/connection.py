@@ -25,8 +25,8 @@ from gpt_oss_server.apis.responses.socket.frames import (
     error_text,
     event_text,
     read_frame,
-    steer_refusal,
 )
+from gpt_oss_server.apis.responses.socket.steering import Steering
 from gpt_oss_server.apis.responses.stream import Event
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.caller.record import note_refusal, part_of_connection
@@ -66,6 +66,7 @@ class SocketConnection:
         self._send = send
         keep = service.served.stores.of(caller.owner)
         self._store = ConnectionStore(keep.responses, keep.conversations)
+        self._steering = Steering(service.served.ids)
         self._lanes: dict[str | None, _Lane] = {}  # the lanes with work
         # response id → the lane that created it
         self._lane_of: OrderedDict[str, str | None] = OrderedDict()
@@ -113,7 +114,7 @@ class SocketConnection:
         try:
             frame = read() if size <= LARGE_INPUT else await in_thread(size, read)
             if isinstance(frame, Steer):
-                await self._send_text(steer_refusal(frame))
+                await self._send_text(self._steering.offer(frame, known=frame.target in self._lane_of))
             else:
                 self._enqueue(frame)
         except FrameError as wrong:
@@ -135,7 +136,9 @@ class SocketConnection:
     async def _run_lane(self, name: str | None, lane: _Lane) -> None:
         try:
             while lane.waiting:
-                await self._answer(lane.waiting.popleft())
+                more = await self._answer(self._steering.joined(lane.waiting.popleft()))
+                if more is not None:  # it goes on from the response before any other request
+                    lane.waiting.appendleft(more)
         except OSError:
             _log.debug("A client disconnected during a response.")  # `serve` sees it too, and ends all lanes
         finally:
@@ -143,16 +146,16 @@ class SocketConnection:
             if not self._lanes:
                 self._state[IDLE_SINCE] = time.monotonic()
 
-    async def _answer(self, request: Create) -> None:
+    async def _answer(self, request: Create) -> Create | None:
+        """Returns the request that goes on from the response, if its client steered it."""
         with part_of_connection("response.create"):
             try:
                 caller = await self._admitted(request)
             except ApiError as error:
-                note_refusal(error)
-                await self._send_text(error_text(error, request.lane))
-                return
+                await self._refuse(request, error)
+                return None
             try:
-                await self._run(request, caller)
+                return await self._run(request, caller)
             finally:
                 if caller.admission is not None:
                     caller.admission.close()
@@ -170,26 +173,35 @@ class SocketConnection:
             return caller
         return replace(caller, admission=await served.limiter.admit(access))
 
-    async def _run(self, request: Create, caller: Caller) -> None:
+    async def _refuse(self, request: Create, error: ApiError) -> None:
+        note_refusal(error)
+        for text in self._steering.refused(request, error) or [error_text(error, request.lane)]:
+            await self._send_text(text)
+
+    async def _run(self, request: Create, caller: Caller) -> Create | None:
         try:
             run = await self._service.start_streamed(
                 caller, request.body, store=self._store, generates=request.generates
             )
         except ApiError as error:
-            note_refusal(error)
             await self._forget_parent(request)
-            await self._send_text(error_text(error, request.lane))
-            return
+            await self._refuse(request, error)
+            return None
         except Exception:
             # A defect of the server. As over HTTP, the log has the details and the client does not.
             _log.exception("A request over WebSocket failed.")
             await self._forget_parent(request)
-            await self._send_text(error_text(ApiError("The server failed; its log says why."), request.lane))
-            return
+            await self._refuse(request, ApiError("The server failed; its log says why."))
+            return None
         self._remember(run.response["id"], request.lane)
+        self._steering.begins(request, run)
         await self._stream(run, request.lane)
         if run.error is not None:
             await self._forget_parent(request)
+        told, more = self._steering.ends(run)
+        for text in told:
+            await self._send_text(text)
+        return more
 
     async def _stream(self, run: Run | RefusedRun, lane: str | None) -> None:
         async def write(batch: Sequence[Event]) -> None:

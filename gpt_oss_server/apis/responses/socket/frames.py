@@ -20,6 +20,16 @@ _ENVELOPE = ("type", "stream_id", "generate", "stream", "stream_options", "backg
 
 
 @dataclass(frozen=True, slots=True)
+class Steer:
+    """A request to add input to a running response."""
+
+    target: str  # the response
+    input: object
+    id: str = ""  # once it is accepted
+    messages: tuple[dict[str, Any], ...] = ()  # likewise
+
+
+@dataclass(frozen=True, slots=True)
 class Create:
     """A request for a response."""
 
@@ -27,20 +37,13 @@ class Create:
     lane: str | None  # the `stream_id`, which every event of the response echoes
     generates: bool  # False: the engine only reads the prompt, and later requests can continue it
     size: int = 0  # characters of the frame
+    steers: tuple[Steer, ...] = ()  # whose input it has
     arrived: float = field(default_factory=time.monotonic)
 
     @property
     def parent(self) -> str | None:
         value = self.body.get("previous_response_id")
         return value if isinstance(value, str) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Steer:
-    """A request to add input to a running response, which this server does not support."""
-
-    previous_response_id: str
-    input: object
 
 
 class FrameError(Exception):
@@ -103,12 +106,3 @@ def error_text(error: ApiError, lane: str | None) -> str:
     # Over HTTP, 404 is about the path. A connection's path exists, so here the request is invalid.
     status = 400 if isinstance(error, NotFound) else error.status
     return event_text({"type": "error", "status": status, **error.body()}, lane)
-
-
-def steer_refusal(steer: Steer) -> str:
-    """Returns the input, so that the client can send it with its next request."""
-    message = "A running response takes no further input here. Send it with the next response.create."
-    error = {"type": "invalid_request_error", "code": "steering_not_supported", "message": message}
-    target = {"previous_response_id": steer.previous_response_id, "input": steer.input}
-    refusal = {"type": "response.steer.failed", "sequence_number": 0, "error": error, "steer": target}
-    return event_text(refusal, None)
