@@ -19,7 +19,7 @@ from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.sql.codec import pack, unpack
 from gpt_oss_server.stores.sql.responses import SqlTraces
-from gpt_oss_server.stores.sql.sizes import trace_bytes
+from gpt_oss_server.stores.sql.sizes import TRACES, total
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
@@ -252,7 +252,7 @@ def test_a_store_keeps_no_traces_where_clients_may_read_none(tmp_path: Path) -> 
     with serving(scripted(HELLO), settings) as url:
         created(url)
     database = SqliteDatabase(tmp_path / "store.sqlite")
-    assert database.write_now(trace_bytes) == 0
+    assert database.write_now(lambda tx: total(tx, TRACES)) == 0
 
 
 def test_a_packed_record_loses_nothing() -> None:

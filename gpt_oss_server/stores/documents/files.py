@@ -23,6 +23,7 @@ from gpt_oss_server.stores.files import FileLost, NewFile, NoRoom, StoredFile, U
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Database, Transaction, Value
 from gpt_oss_server.stores.sql.owned import LIVE, Owned
+from gpt_oss_server.stores.sql.sizes import total
 
 PIECE = 2**20  # bytes
 MOST_WHOLE = 64 * 2**20  # bytes of a file that is read whole
@@ -241,7 +242,7 @@ class Files(Owned):
 
 def _used(tx: Transaction, owner: str | None) -> int:
     where, values = ("", ()) if owner is None else (" WHERE owner = ?", (owner,))
-    return int(tx.rows(f"SELECT COALESCE(SUM(size), 0) FROM files{where}", *values)[0][0])
+    return total(tx, f"SELECT SUM(size) FROM files{where}", *values)
 
 
 def _stored(tx: Transaction, body: bytes) -> StoredFile:

@@ -24,6 +24,7 @@ from gpt_oss_server.stores.documents.search import SearchedStores
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Row, Transaction, Value
 from gpt_oss_server.stores.sql.owned import LIVE
+from gpt_oss_server.stores.sql.sizes import total
 from gpt_oss_server.stores.vector_stores import Attributes, Claimed, Entry, Passage, VectorStore
 from tools.words import words_in
 
@@ -39,10 +40,10 @@ _DIED = ("server_error", "The server stopped each time that it read this file. S
 class VectorStores(SearchedStores):
     async def used_bytes(self) -> int:
         sql = (
-            "SELECT COALESCE(SUM(size), 0) FROM entries"
+            "SELECT SUM(size) FROM entries"
             " JOIN vector_stores ON vector_stores.position = entries.store WHERE owner = ?"
         )
-        return int((await self.database.read(lambda tx: tx.rows(sql, self._owner)))[0][0])
+        return await self.database.read(lambda tx: total(tx, sql, self._owner))
 
     async def put(self, store: VectorStore) -> None:
         """Adds a store, or replaces its record. Its time without use begins again."""

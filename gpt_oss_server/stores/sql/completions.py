@@ -9,7 +9,7 @@ from typing import Any
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.owned import Owned
-from gpt_oss_server.stores.sql.sizes import owner_completion_bytes
+from gpt_oss_server.stores.sql.sizes import total
 
 Completion = dict[str, Any]
 
@@ -30,7 +30,8 @@ class StoredCompletion:
 class Completions(Owned):
     async def used_bytes(self) -> int:
         """About how much the owner has stored."""
-        return await self.database.read(lambda tx: owner_completion_bytes(tx, self._owner))
+        sql = "SELECT SUM(size) FROM completions WHERE owner = ?"
+        return await self.database.read(lambda tx: total(tx, sql, self._owner))
 
     async def put(self, stored: StoredCompletion) -> None:
         key, body = key_of(stored.id), to_bytes(stored.completion)
@@ -38,7 +39,7 @@ class Completions(Owned):
         row = (key, len(body) + len(messages), body, messages, self._owner)
 
         def work(tx: Transaction) -> None:
-            delete_completion(tx, key)
+            tx.run("DELETE FROM completions WHERE id = ?", key)
             columns = "id, stored_at, size, body, messages, owner"
             tx.run(f"INSERT INTO completions ({columns}) VALUES (?, {{now}}, ?, ?, ?, ?)", *row)
 
@@ -69,10 +70,6 @@ class Completions(Owned):
         """Returns whether the completion existed."""
         sql = "DELETE FROM completions WHERE id = ? AND owner = ?"
         return bool(await self.database.write(lambda tx: tx.run(sql, key_of(completion_id), self._owner)))
-
-
-def delete_completion(tx: Transaction, key: str) -> bool:
-    return bool(tx.run("DELETE FROM completions WHERE id = ?", key))
 
 
 def _get(tx: Transaction, key: str, owner: str) -> StoredCompletion | None:
