@@ -154,7 +154,7 @@ def _prefill(begun: Begun | None, wanted: Wanted, renderer: Renderer) -> tuple[i
 
 
 def read_tools(request: CreateChatCompletion, kinds: Kinds) -> RequestTools:
-    read = RequestTools(offered=request.offers_tools)
+    read = RequestTools(offered=request.tool_choice != "none")
     for index, tool in enumerate(request.tools or ()):
         flat, where = flat_tool(tool, f"tools[{index}]")
         kinds.read_tool(flat, where, read)
@@ -189,6 +189,5 @@ def read_form(
     request: CreateChatCompletion, tools: RequestTools, hosted: HostedTools
 ) -> tuple[AnswerFormat, Wanted]:
     answer = requested_answer(request.forms, *flat_format(request.response_format, "response_format"))
-    choice, parallel = flat_choice(request.tool_choice), request.allows_parallel_calls
-    wanted = wanted_of(choice, answer, tools, hosted, parallel=parallel)
-    return answer, wanted
+    choice, parallel = flat_choice(request.tool_choice), request.parallel_tool_calls is True
+    return answer, wanted_of(choice, answer, tools, hosted, parallel=parallel)

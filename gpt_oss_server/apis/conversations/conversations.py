@@ -59,7 +59,7 @@ class Conversations:
         await check_stored(self._work.caller, self._work.keep)
         created = int(self._work.clock())
         new = StoredConversation(self._work.ids(CONVERSATION), created, request.metadata or {})
-        items = await self._with_files(request.items or [])
+        items = await with_files(request.items or [], "items", self._work)
         parts = [await self._read(items, Past())] if items else []
         await self._store.put_conversation(new, parts)
         return _shown(new)
@@ -84,7 +84,7 @@ class Conversations:
     async def add_items(self, conversation_id: str, body: object) -> dict[str, Any]:
         request = read_body(body, CreateItems, '{"items": [{"role": "user", "content": "Hello"}]}')
         await check_stored(self._work.caller, self._work.keep)
-        items = await self._with_files(request.items)
+        items = await with_files(request.items, "items", self._work)
         part = await self._read(items, await self._calls_before(conversation_id, items))
         added = await self._store.append(appended(conversation_id, [part], self._work.kinds, self._work.ids))
         return list_of(found(added, conversation_id), has_more=False)
@@ -103,10 +103,6 @@ class Conversations:
             left = await in_thread(0, partial(self._without, conversation_id, parts, item_id))
             if await self._store.rewrite_conversation(conversation_id, conversation.version, left):
                 return _shown(conversation)
-
-    async def _with_files(self, items: list[Any]) -> list[Any]:
-        read: list[Any] = await with_files(items, "items", self._work)
-        return read
 
     async def _find(self, conversation_id: str) -> StoredConversation:
         return found(await self._store.get_conversation(conversation_id), conversation_id)

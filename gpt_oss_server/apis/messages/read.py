@@ -91,6 +91,7 @@ def read_request(request: CountTokens, sealer: Sealer) -> Read:
     conversation.end()
     system, has_tools = "\n\n".join(_system(request.system)), bool(request.tools or request.mcp_servers)
     choice = read_choice(request.tool_choice, tools.tools)
+    compaction = {"type": "compaction", "compact_threshold": edits.compact_from}
     read.body |= {
         "model": request.model,
         "input": conversation.items,
@@ -105,7 +106,7 @@ def read_request(request: CountTokens, sealer: Sealer) -> Read:
         **(choice if has_tools or choice["tool_choice"] not in ("auto", "none") else {}),
         **({} if tools.most_calls is None else {"max_tool_calls": tools.most_calls}),
         "reasoning": _reasoning(request, edits),
-        **({} if edits.compact_from is None else {"context_management": [_compaction(edits.compact_from)]}),
+        **({} if edits.compact_from is None else {"context_management": [compaction]}),
         **_form(request),
     }
     if request.thinking is None or request.thinking.type == "disabled":
@@ -150,10 +151,6 @@ def _reasoning(request: CountTokens, edits: Edits) -> dict[str, Any]:
     return wanted
 
 
-def _compaction(threshold: int) -> dict[str, Any]:
-    return {"type": "compaction", "compact_threshold": threshold}
-
-
 def _form(request: CountTokens) -> dict[str, Any]:
     own = request.output_config.format if request.output_config else None
     form, where = (
@@ -174,7 +171,6 @@ class _Conversation:
         self._role = ""
         self._parts: list[Block] = []  # of a message that is not complete
         self._part_places: list[str] = []
-        self._where = ""
         self._calls: dict[str, tuple[Block, str]] = {}  # of hosted tools, by id, until their results come
         self._uses: dict[str, str] = {}  # where calls of the client's tools are, by id
         self._answered: set[str] = set()
@@ -237,12 +233,6 @@ class _Conversation:
             )
         reader(self, block, where)
 
-    def _add_part(self, part: Block, where: str) -> None:
-        if not self._parts:
-            self._where = where
-        self._parts.append(part)
-        self._part_places.append(where)
-
     def _flush(self) -> None:
         if not self._parts:
             return
@@ -252,10 +242,10 @@ class _Conversation:
             # Citations cut a text into several blocks.
             text = "".join(part["text"] for part in parts)
             message = {"role": "assistant", "content": [{"type": "output_text", "text": text}]}
-            self._add({**message, **self._spelling(text)}, self._where)
+            self._add({**message, **self._spelling(text)}, places[0])
         else:
             role = {"system": "developer"}.get(self._role, self._role)
-            self._add({"role": role, "content": parts}, self._where, places)
+            self._add({"role": role, "content": parts}, places[0], places)
 
     def _add(self, item: Block, where: str, parts: Sequence[str] = ()) -> None:
         key = "content" if "content" in item else "output"
@@ -270,7 +260,8 @@ class _Conversation:
 
     def part(self, block: Block, where: str) -> None:
         for part in parts_of(block, where):
-            self._add_part(part, where)
+            self._parts.append(part)
+            self._part_places.append(where)
 
     def tool_result(self, block: Block, where: str) -> None:
         self._flush()

@@ -142,11 +142,11 @@ class MessageWriter:
         kind = item["type"]
         if kind == "function_call":
             self._tell_thought()
-            call = {"id": _own_id("toolu", item["call_id"]), "name": item["name"], "input": {}}
+            call = {"id": f"toolu_{_key(item['call_id'])}", "name": item["name"], "input": {}}
             self._begin({"type": "tool_use", **call})
         elif kind in STREAMED:
             self._tell_thought()
-            self._begin(call_block(item, _key(item)))
+            self._begin(call_block(item, _key(item["id"])))
             if kind == "code_interpreter_call":
                 self._write(_INPUT, '{"code":"')
 
@@ -210,7 +210,7 @@ class MessageWriter:
                 self._end_call(item)
             case "web_search_call":
                 self._tell_thought()
-                call = call_block(item, _key(item))
+                call = call_block(item, _key(item["id"]))
                 fields, call["input"] = call["input"], {}
                 self._begin(call)
                 self._write(_INPUT, to_json(fields).decode())
@@ -298,7 +298,9 @@ class MessageWriter:
         if response["status"] == "incomplete":
             if last.endswith("_call") and last != "function_call":
                 return "pause_turn"
-            whole = response["usage"]["output_tokens"] < self._shown.most and not _explained(response)
+            # With a message, the server ended the turn, as the model repeated itself.
+            explained = "message" in (response["incomplete_details"] or {})
+            whole = response["usage"]["output_tokens"] < self._shown.most and not explained
             return "model_context_window_exceeded" if whole else "max_tokens"
         called = any(block["type"] == "tool_use" for block in self.message["content"])
         return "tool_use" if called else "end_turn"
@@ -309,17 +311,8 @@ def encode_event(event: Written) -> bytes:
     return event[0] % (event[1], to_line(event[2])) if isinstance(event, tuple) else encode(event)
 
 
-def _explained(response: Event) -> bool:
-    """Whether the server ended the turn, as the model repeated itself."""
-    return "message" in (response["incomplete_details"] or {})
-
-
-def _own_id(prefix: str, call_id: str) -> str:
-    return f"{prefix}_{call_id.partition('_')[2]}"
-
-
-def _key(item: Event) -> str:
-    return str(item["id"]).partition("_")[2]
+def _key(own_id: str) -> str:
+    return own_id.partition("_")[2]
 
 
 def _partial(text: str) -> Block:

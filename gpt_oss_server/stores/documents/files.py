@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from gpt_oss_server.errors import InvalidRequest, NoSuchFile, StoreUnavailable
-from gpt_oss_server.stores.documents.rows import delete_entries_of_file
+from gpt_oss_server.stores.documents.rows import delete_entries
 from gpt_oss_server.stores.files import FileLost, NewFile, NoRoom, StoredFile, Upload
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Database, Transaction, Value
@@ -230,7 +230,7 @@ class Files(Owned):
         def work(tx: Transaction) -> int:
             for key in keys:
                 tx.run("DELETE FROM pieces WHERE file = ?", key)
-                delete_entries_of_file(tx, key)
+                delete_entries(tx, "file = ?", key)  # it leaves all vector stores
             return sum(tx.run("DELETE FROM files WHERE id = ?", key) for key in keys)
 
         deleted = await self.database.write(work)

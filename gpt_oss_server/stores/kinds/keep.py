@@ -59,12 +59,9 @@ class Stores:
     traces: SqlTraces | None = None  # None: traces end with the process
 
     def of(self, owner: str) -> Keep:
-        store, completions, events = self.responses, self.completions, self.events
-        files, vectors = self.files, self.vector_stores
-        if owner:  # opened stores are those of the owner ""
-            store, completions, events = store.of(owner), completions.of(owner), events.of(owner)
-            files, vectors = files.of(owner), vectors.of(owner)
-        parts = (store, store, completions, files, vectors, events, self.webhooks.of(owner))
+        store = self.responses.of(owner) if owner else self.responses  # as opened, it is that of the owner ""
+        files, vectors, webhooks = self.files.of(owner), self.vector_stores.of(owner), self.webhooks.of(owner)
+        parts = (store, store, self.completions.of(owner), files, vectors, self.events.of(owner), webhooks)
         return Keep(owner, *parts, self.sealer.of(owner), self.traces)
 
     def start(self) -> None:
