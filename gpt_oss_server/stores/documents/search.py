@@ -61,7 +61,8 @@ class SearchedStores(Owned):
                 _log.warning("A search was by words alone. %s", error)
 
         def work(tx: Transaction) -> list[Found]:
-            positions = self._positions(tx, store_ids)
+            named = (self._position(tx, store_id) for store_id in dict.fromkeys(store_ids))
+            positions = [position for position in named if position]
             if vectors is None:
                 by_words = _by_words(tx, positions, words, pool, filters)
                 ranked = [(passage, score / (score + _HALF)) for passage, score in by_words]
@@ -88,14 +89,11 @@ class SearchedStores(Owned):
         again = [Found(each.entry, each.passage, score) for each, score in zip(found, scores, strict=True)]
         return sorted(again, key=lambda each: -each.score)
 
-    def _positions(self, tx: Transaction, store_ids: Sequence[str]) -> list[int]:
-        found = (self._position(tx, store_id) for store_id in dict.fromkeys(store_ids))
-        return [position for position in found if position is not None]
-
-    def _position(self, tx: Transaction, store_id: str) -> int | None:
+    def _position(self, tx: Transaction, store_id: str) -> int:
+        """Of a store's row; 0, where nothing is, if the owner has no such store."""
         sql = f"SELECT position FROM vector_stores WHERE id = ? AND owner = ? AND {LIVE}"
         rows = tx.rows(sql, key_of(store_id), self._owner)
-        return int(rows[0][0]) if rows else None
+        return int(rows[0][0]) if rows else 0
 
 
 def _by_words(
