@@ -254,18 +254,13 @@ def _calls(message: Message, where: str) -> list[EarlierCall]:
 def _call(call: Any, where: str) -> EarlierCall:
     if not isinstance(call, dict):
         raise InvalidRequest.at(where, f"must be an object, but is {json_type(call)}.")
-    call_id = text_field(call, "id", where)
-    if call.get("type") == "custom":
-        name, text = _function(call.get("custom"), f"{where}.custom", "input")
-        return EarlierCall(call_id, f"functions.{name}", text, None)
-    name, arguments = _function(call.get("function"), f"{where}.function", "arguments")
-    return EarlierCall(call_id, f"functions.{name}", arguments, "json")
-
-
-def _function(value: Any, where: str, key: str) -> tuple[str, str]:
-    if not isinstance(value, dict):
-        raise InvalidRequest.at(where, f"must be an object with name and {key}.")
-    return text_field(value, "name", where), json_text(value, key, where)
+    call_id, is_custom = text_field(call, "id", where), call.get("type") == "custom"
+    kind, key = ("custom", "input") if is_custom else ("function", "arguments")
+    called, at = call.get(kind), f"{where}.{kind}"
+    if not isinstance(called, dict):
+        raise InvalidRequest.at(at, f"must be an object with name and {key}.")
+    name, text = text_field(called, "name", at), json_text(called, key, at)
+    return EarlierCall(call_id, f"functions.{name}", text, None if is_custom else "json")
 
 
 def _tool(message: Message, where: str, conversation: ReadMessages) -> None:

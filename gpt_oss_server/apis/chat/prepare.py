@@ -24,7 +24,6 @@ from gpt_oss_server.toolset.bound import HostedTools, known_recipients
 from gpt_oss_server.toolset.choice import wanted_of
 from gpt_oss_server.turns.prompt import (
     Head,
-    Thinking,
     begun_call,
     check_can_fit,
     fitted_layout,
@@ -63,7 +62,16 @@ def prepare(
     thinking = thinking_of(request.effort, request.reasoning_budget, model.settings)
     bounds = thinking.budget is not None
     wanted = replace(wanted, bounds_reasoning=bounds, begun=prefill, begun_param="continue_final_message")
-    head = _head(request, thinking, answer, tools, hosted, work)
+    head = Head.of(
+        model,
+        thinking,
+        tools,
+        hosted,
+        date=request.template.date or work.date(),
+        identity=request.template.model_identity,
+        instructions=with_verbosity(None, request.verbosity),
+        formats=answer.declared,
+    )
     context = model.info.context_length - len(prefill)
     prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
     hosted.resume_from(shown, model.encoding)
@@ -80,26 +88,6 @@ def prepare(
         hosted=hosted,
         wanted=wanted,
         thinking=thinking,
-    )
-
-
-def _head(
-    request: CreateChatCompletion,
-    thinking: Thinking,
-    answer: AnswerFormat,
-    tools: RequestTools,
-    hosted: HostedTools,
-    work: Work,
-) -> Head:
-    return Head.of(
-        work.model,
-        thinking,
-        tools,
-        hosted,
-        date=request.template.date or work.date(),
-        identity=request.template.model_identity,
-        instructions=with_verbosity(None, request.verbosity),
-        formats=answer.declared,
     )
 
 

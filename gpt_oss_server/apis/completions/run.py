@@ -47,7 +47,7 @@ class _Seen:
 @dataclass(slots=True)
 class _Choice:
     index: int
-    position: int  # of its prompt
+    seen: _Seen
     prompt: Sequence[int]
     sampling: Sampling
     scores: Sequence[TokenLogprob | None] = ()  # of the prompt, where the request wants them
@@ -55,10 +55,6 @@ class _Choice:
     has_begun: bool = False
     hidden: frozenset[int] = frozenset()  # stop ids whose text the completion leaves out
     stopped_by: int | None = None  # a stop id of the request's own
-    seen: _Seen = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.seen = _Seen(self.position)
 
 
 class CompletionRun:
@@ -147,7 +143,7 @@ class CompletionRun:
             index = position * count + number
             seed = None if sampling.seed is None else sampling.seed + index
             own = replace(sampling, seed=seed)
-            yield _Choice(index, position, prompt, own, hidden=hidden)
+            yield _Choice(index, _Seen(position), prompt, own, hidden=hidden)
 
     def _prompt_logprobs(self) -> int | None:
         """The number of alternatives for each token of the prompt; None: the prompt needs no scores."""
