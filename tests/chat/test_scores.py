@@ -15,6 +15,7 @@ from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
 from inference.engine import Sampling, Step, TokenLogprob
 from tests.doubles.apis.chat_asking import (
+    NEXT,
     check_chunks,
     chunks_of,
     completion_of,
@@ -25,7 +26,6 @@ from tests.doubles.apis.chat_asking import (
 from tests.doubles.engines.replay import TurnsEngine
 from tests.doubles.serving import scripted
 
-NEXT = "<|start|>assistant"
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 BEST = "<|channel|>analysis<|message|>Hm.<|end|>" + NEXT + HELLO
 GOOD = "<|channel|>final<|message|>Good day!<|return|>"

@@ -12,6 +12,7 @@ from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.vector_stores import Entry, Filter, Passage, Ranking, VectorStore
 from tests.doubles.engines.embeddings_double import EmbeddingsDouble
+from tests.doubles.stored import known
 
 LEASE = 60.0
 TEXTS = {
@@ -55,10 +56,10 @@ class EmbeddedContract:
     async def test_words_and_vectors_are_fused_by_rank(self, double: EmbeddingsDouble) -> None:
         stores = self.stores(double)
         await self.filled(stores)
-        assert (await stores.get("vs")).counts == {"in_progress": 4}  # type: ignore[union-attr]
+        assert known(await stores.get("vs")).counts == {"in_progress": 4}
         assert await self.found(stores, "boat harbour", VECTORS) == []
         await self.embedded(stores)
-        assert (await stores.get("vs")).counts == {"completed": 4}  # type: ignore[union-attr]
+        assert known(await stores.get("vs")).counts == {"completed": 4}
         assert await self.found(stores, "meal harbour", WORDS) == ["harbour", "noon"]
         assert (await self.found(stores, "meal", VECTORS))[0] == "rice"
         assert await self.found(stores, "meal harbour") == ["harbour", "noon", "rice", "rules"]
@@ -110,31 +111,25 @@ class EmbeddedContract:
         stores, files = self.stores(double), Unembedded(self.database)
         await self.filled(stores)
         await files.choose("words 256")
-        dead = await files.claim("words 256", 0.0)
-        assert dead is not None
+        dead = known(await files.claim("words 256", 0.0))
         [(place, _)] = await files.passages(dead, 0, 9)
-        assert stores.embeddings is not None
-        some = await stores.embeddings.of_passages(["half of it"])
+        some = await known(stores.embeddings).of_passages(["half of it"])
         await files.add(dead, "words 256", [place], some)
         await stores.set_attributes("vs", dead.entry.file_id, {"year": 2026})
         await self.embedded(stores)
         await files.add(dead, "words 256", [place], some)  # too late
         await files.finish(dead, "other")
         assert await self.database.read(lambda tx: tx.rows("SELECT COUNT(*) FROM vectors")) == [(4,)]
-        entry = await stores.entry("vs", dead.entry.file_id)
-        assert entry is not None
+        entry = known(await stores.entry("vs", dead.entry.file_id))
         assert (entry.status, dict(entry.attributes)) == ("completed", {"year": 2026})
 
     async def test_a_cancelled_file_stays_cancelled(self, double: EmbeddingsDouble) -> None:
         stores, files = self.stores(double), Unembedded(self.database)
         await stores.put(VectorStore("vs", "", 0, 0))
         await stores.attach("vs", [Entry("noon", "noon.txt", 0, 800, 0, True, batch="b")])
-        claimed = await stores.claim(LEASE)
-        assert claimed is not None
-        await stores.finish(claimed)
+        await stores.finish(known(await stores.claim(LEASE)))
         await files.choose("words 256")
-        claimed = await files.claim("words 256", LEASE)
-        assert claimed is not None
+        claimed = known(await files.claim("words 256", LEASE))
         await stores.cancel("vs", "b")
         assert not await files.hold(claimed, LEASE)
         await files.finish(claimed, "words 256")
@@ -146,9 +141,7 @@ class EmbeddedContract:
         await self.filled(self.stores(double))
         without = VectorStores(self.database)
         await self.embedded(without)
-        store = await without.get("vs")
-        assert store is not None
-        assert store.counts == {"completed": 4}
+        assert known(await without.get("vs")).counts == {"completed": 4}
         with_again = self.stores(double)
         await self.embedded(with_again)
         assert (await self.found(with_again, "meal", VECTORS))[0] == "rice"

@@ -2,7 +2,7 @@
 
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.pages import Wanted
-from tests.doubles.stored import append, conversation, ids, item, part, stored, turn
+from tests.doubles.stored import append, conversation, ids, item, known, part, stored, turn
 
 
 class OwnersContract:
@@ -10,9 +10,7 @@ class OwnersContract:
         alice, bob = store.of("alice"), store.of("bob")
         await alice.put(turn("resp_1", None))
         await alice.put_conversation(conversation("conv_1"), [part("msg_1")])
-        kept, named = await alice.get("resp_1"), await alice.get_conversation("conv_1")
-        assert kept is not None
-        assert named is not None
+        kept, named = known(await alice.get("resp_1")), known(await alice.get_conversation("conv_1"))
         assert (kept.owner, named.owner) == ("alice", "alice")
         assert await alice.item("msg_1") == item("msg_1")
         for other in (bob, store):

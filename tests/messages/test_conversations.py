@@ -13,7 +13,7 @@ from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
 from tests.doubles.apis.asking import CLOCK, responses_service
 from tests.doubles.apis.chat_asking import service_of
-from tests.doubles.apis.messages_asking import HI, THINKING, TOOL, Block, message_of, messages_service
+from tests.doubles.apis.messages_asking import HI, THINKING, TOOL, Block, blocks, message_of, messages_service
 from tests.doubles.engines.replay import TurnsEngine
 
 NEXT = "<|end|><|start|>assistant"
@@ -67,10 +67,10 @@ async def stored(engine: Spelled, turns: int) -> None:
     body: Block = {"input": "hi", "tools": [{**tool, "parameters": TOOL["input_schema"]}]}
     for number in range(turns):
         response = await (await service.start(LOCAL, {**body, "parallel_tool_calls": True})).wait()
-        calls = [item for item in response["output"] if item["type"] == "function_call"]
         results: Any = [
-            {"type": "function_call_output", "call_id": call["call_id"], "output": f"result {number} " * 9}
-            for call in calls
+            {"type": "function_call_output", "call_id": item["call_id"], "output": f"result {number} " * 9}
+            for item in response["output"]
+            if item["type"] == "function_call"
         ]
         body |= {"input": results or f"Question {number}", "previous_response_id": response["id"]}
 
@@ -141,9 +141,8 @@ async def test_the_thinking_of_earlier_turns(encoding: Encoding, keep: Any, kept
     """As the request has it; else as Harmony has it: none that led to an answer."""
     edits: Block = {"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": keep}]}}
     messages = await carried(Spelled(encoding, *TURNS), 3)
-    assert (await prompt_of(encoding, messages, **(edits if keep else {}))).count("I think about it.") == (
-        3 if kept == 3 else 0
-    )
+    prompt = await prompt_of(encoding, messages, **(edits if keep else {}))
+    assert prompt.count("I think about it.") == (3 if kept == 3 else 0)
     if kept == 1:  # the newest turn, and what of it is cleared, are those of before the last question
         service = messages_service(Spelled(encoding, ANSWER))
         message = await message_of(service, messages=messages, tools=[TOOL], **THINKING, **edits)
@@ -175,7 +174,7 @@ async def test_a_compaction_is_a_block_that_stands_for_what_came_before(encoding
     long: Block = {"role": "user", "content": "word " * 2_000}
     body: Block = {"context_management": {"edits": [edit]}, "messages": [long]}
     message = await message_of(messages_service(engine), **body)
-    assert [block["type"] for block in message["content"]] == ["compaction", "text"]
+    assert blocks(message) == ["compaction", "text"]
     messages = [long, {"role": "assistant", "content": message["content"]}, *HI["messages"]]
     prompt = await prompt_of(encoding, messages)
     assert "A summary." in prompt

@@ -40,7 +40,7 @@ from tests.contracts.files_contract import FilesContract
 from tests.contracts.store_contract import StoreContract
 from tests.contracts.vector_stores_contract import VectorStoresContract
 from tests.doubles.postgres import Postgres
-from tests.doubles.stored import position, put_turns, stored, texts, turn
+from tests.doubles.stored import known, position, put_turns, stored, texts, turn
 
 
 async def test_what_is_stored_outlives_the_process(path: Path) -> None:
@@ -193,21 +193,17 @@ async def test_on_a_small_disk_what_was_acknowledged_is_kept(small_disk: Path) -
     await store.close()
 
 
-def opened(kind: str, folder: Path, request: pytest.FixtureRequest) -> Database:
-    if kind == "memory":
-        return MemoryDatabase(Bounds())
-    if kind == "sqlite":
-        return SqliteDatabase(folder / "store.sqlite")
-    postgres: Postgres = request.getfixturevalue("postgres")
-    return PostgresDatabase(postgres.new_database())
-
-
 class OnEachDatabase:
     database: Database
 
     @pytest.fixture(autouse=True, params=["memory", "sqlite", "postgres"])
-    async def _opened(self, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[None]:
-        self.database = opened(request.param, tmp_path, request)
+    async def _opened(self, path: Path, request: pytest.FixtureRequest) -> AsyncIterator[None]:
+        if request.param == "memory":
+            self.database = MemoryDatabase(Bounds())
+        elif request.param == "sqlite":
+            self.database = SqliteDatabase(path)
+        else:
+            self.database = PostgresDatabase(request.getfixturevalue("postgres").new_database())
         yield
         await self.database.close()
 
@@ -263,14 +259,11 @@ class TestVectorStores(OnEachDatabase, VectorStoresContract):
 
 
 class TestBatches(OnEachDatabase):
-    database: Database
-
     async def test_batches_that_ended_long_ago_are_swept(self) -> None:
         batches = Batches(self.database)
         for name in ("ended", "open", "unclaimed"):
             await batches.add({"id": name, "status": "in_progress", "request_counts": {}}, {})
-        ended, _ = await batches.claim(3_600), await batches.claim(60)
-        assert ended is not None
+        ended, _ = known(await batches.claim(3_600)), await batches.claim(60)
         await batches.change(ended, status="completed")
         for age, left in ((60.0, {"ended", "open", "unclaimed"}), (0.0, {"open", "unclaimed"})):
             await Sweeper(self.database, Bounds(age=age)).sweep()

@@ -63,8 +63,7 @@ async def test_a_late_turn_stores_as_many_segments_as_an_early_one(
         response = await completed(service, **past)
         past = past if by_conversation else {"previous_response_id": response["id"]}
     assert store.counts == [(2, 2 if by_conversation else 0)] * 60
-    history = known(await store.history(response["id"]))
-    assert len(history.segments) == 120
+    assert len(known(await store.history(response["id"])).segments) == 120
     await service.close()
 
 
