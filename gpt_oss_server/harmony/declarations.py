@@ -95,9 +95,5 @@ def _response_format(wanted: ResponseFormat) -> str:
 
 def _lines(text: str | None) -> list[str]:
     """Splits at line feeds only, as the library does; Python's splitlines knows a dozen more line ends."""
-    if not text:
-        return []
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
+    lines = text.removesuffix("\n").split("\n") if text else []
     return [line.removesuffix("\r") for line in lines]

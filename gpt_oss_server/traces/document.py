@@ -58,8 +58,7 @@ def origin_of(info: EngineInfo) -> dict[str, Any]:
 
 def _response(turn: Traced, encoding: Encoding) -> dict[str, Any]:
     record, kept, known = turn.record, turn.tokens, turn.record.recipients
-    spans = enumerate(kept.generations)
-    generations = [_generation(record, kept, number, span, encoding) for number, span in spans]
+    generations = [_generation(record, kept, *each, encoding) for each in enumerate(kept.generations)]
     # Harmony leaves some messages out of the next turn's prompt.
     messages = [message for generation in generations for message in generation["messages"]]
     segments = [Segment("assistant", (), m["channel"], m["recipient"]) for m in messages]
@@ -77,9 +76,7 @@ def _response(turn: Traced, encoding: Encoding) -> dict[str, Any]:
 
 
 def _tool(record: TraceRecord, run: ToolRun) -> dict[str, Any]:
-    call = {"generation": run.generation, "recipient": run.recipient, "arguments": run.arguments}
-    times = {"began": _since(record, run.began), "ended": _since(record, run.ended)}
-    return {**call, "output": run.output, **times}
+    return {**asdict(run), "began": _since(record, run.began), "ended": _since(record, run.ended)}
 
 
 def _generation(

@@ -52,11 +52,9 @@ def prepare(
     *,
     work: Work,
 ) -> PreparedChat:
-    hosted.servers.check_listed()
-    _check_needs_no_approval(hosted)
+    _check_servers(hosted)
     answer, wanted = form
-    model = work.model
-    renderer = model.renderer
+    model, renderer = work.model, work.model.renderer
     conversation = _read(request, model.info, hosted.kinds, renderer)
     prefill = _prefill(conversation.begun, wanted, renderer)
     thinking = thinking_of(request.effort, request.reasoning_budget, model.settings)
@@ -72,17 +70,24 @@ def prepare(
         instructions=with_verbosity(None, request.verbosity),
         formats=answer.declared,
     )
-    context = model.info.context_length - len(prefill)
-    prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
+    most = request.truncate_prompt_tokens  # where the request allows it, messages are cut to fit
+    layout, shown = fitted_layout(
+        head,
+        tuple(conversation.segments),
+        context=model.info.context_length - len(prefill),
+        most=None if most in (None, -1) else most,
+        truncates=most is not None,
+        cuts=most is not None,
+        answer=request.limit,
+        param="messages",
+    )
     hosted.resume_from(shown, model.encoding)
-    length = len(prompt) + len(prefill)
-    sampling = sampling_of(request, model, work.caller, prompt=length, limit=request.limit)
-    prefill = prefill or begun_call(wanted, model.info, renderer)
+    length = layout.length + len(prefill)
     return PreparedChat(
         request=request,
-        prompt=prompt,
-        prefill=prefill,
-        sampling=sampling,
+        prompt=tuple(layout.tokens()),
+        prefill=prefill or begun_call(wanted, model.info, renderer),
+        sampling=sampling_of(request, model, work.caller, prompt=length, limit=request.limit),
         recipients=known_recipients(tools, hosted),
         tools=tools,
         hosted=hosted,
@@ -99,25 +104,8 @@ def _read(request: CreateChatCompletion, info: EngineInfo, kinds: Kinds, rendere
     return read_messages(request.messages, renderer, kinds, continues_last=continues_last)
 
 
-def _prompt(
-    request: CreateChatCompletion, head: Head, messages: tuple[Segment, ...], *, context: int
-) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
-    """The prompt and the messages in it. Where the request allows it, messages are cut to fit the context."""
-    most = request.truncate_prompt_tokens
-    layout, shown = fitted_layout(
-        head,
-        messages,
-        context=context,
-        most=None if most in (None, -1) else most,
-        truncates=most is not None,
-        cuts=most is not None,
-        answer=request.limit,
-        param="messages",
-    )
-    return tuple(layout.tokens()), shown
-
-
-def _check_needs_no_approval(hosted: HostedTools) -> None:
+def _check_servers(hosted: HostedTools) -> None:
+    hosted.servers.check_listed()
     for label, name in hosted.servers.approvals.values():
         raise UnsupportedField.at(
             "tools",

@@ -98,7 +98,8 @@ class ChatRun:
                         async for parts in batches:
                             chunks = self._chunks(parts)
                             if self._keep is not None:
-                                self._fold(chunks)
+                                for chunk in chunks:
+                                    self._kept.feed(chunk)
                             yield chunks
                     if self._keep is not None:
                         await self._keep({**self._kept.completion(), "usage": self._shown_usage()})
@@ -130,10 +131,6 @@ class ChatRun:
         if self.error is not None:
             raise self.error
         return {**folded.completion(), "usage": self._shown_usage()}
-
-    def _fold(self, chunks: list[Chunk]) -> None:
-        for chunk in chunks:
-            self._kept.feed(chunk)
 
     def _choice(self, index: int) -> _Choice:
         prepared = self._prepared

@@ -201,7 +201,8 @@ class Container:
     async def put(self, name: str, content: bytes, caller: Caller) -> FileInfo:
         with _refusals("file"):
             await self.session.write(name, content, caller.tool_client)
-        path = _plain(name)
+        # The folder lists the file under this path.
+        path = "/".join(step for step in name.removeprefix(_FOLDER).split("/") if step not in ("", "."))
         self.metadata.uploaded.add(path)
         return await self.file(self._file_id(path))
 
@@ -243,11 +244,6 @@ def _open_session(toolset: Toolset, conversation: str, caller: Caller) -> None:
         ) from error
     except ToolUnavailable as error:
         raise EngineUnavailable(str(error)) from error
-
-
-def _plain(name: str) -> str:
-    """The path under which the folder lists a file of this name."""
-    return "/".join(step for step in name.removeprefix(_FOLDER).split("/") if step not in ("", "."))
 
 
 IDLE_MINUTES = 20  # a session ends, and loses its files, after this time without a call

@@ -19,7 +19,7 @@ from gpt_oss_server.apis.responses.resource import shown_usage
 from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.errors import ContextLengthExceeded, InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.declarations import Declared
-from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.runs.life import Life
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.runs.usage import Usage
@@ -77,7 +77,7 @@ def lay_out(request: CreateDecision, work: Work) -> Asked:
     encode = model.encoding.encode
     asked = Asked(
         shared,
-        [_end(question, f"questions[{at}]", work) for at, question in enumerate(request.questions)],
+        [_end(question, f"questions[{at}]", renderer) for at, question in enumerate(request.questions)],
         [tuple(token for text in each.answers for token in encode(text)) for each in request.questions],
     )
     longest = len(shared) + max(map(len, asked.ends))
@@ -86,11 +86,9 @@ def lay_out(request: CreateDecision, work: Work) -> Asked:
     return asked
 
 
-def _end(question: Question, where: str, work: Work) -> tuple[int, ...]:
+def _end(question: Question, where: str, renderer: Renderer) -> tuple[int, ...]:
     """The question, and the beginning of an answer without reasoning."""
-    renderer = work.model.renderer
-    asked: tuple[Segment, ...] = (renderer.user(question.text(where)), renderer.answer(""))
-    return tuple(token for segment in asked for token in segment.tokens)[:-1]
+    return (*renderer.user(question.text(where)).tokens, *renderer.answer("").tokens[:-1])
 
 
 @dataclass(slots=True)

@@ -152,10 +152,9 @@ def _reasoning(request: CountTokens, edits: Edits) -> dict[str, Any]:
 
 
 def _form(request: CountTokens) -> dict[str, Any]:
-    own = request.output_config.format if request.output_config else None
-    form, where = (
-        (own, "output_config.format") if own is not None else (request.output_format, "output_format")
-    )
+    form, where = request.output_format, "output_format"
+    if request.output_config is not None and request.output_config.format is not None:
+        form, where = request.output_config.format, "output_config.format"
     if form is None:
         return {}
     if form.get("type") != "json_schema":
@@ -186,11 +185,8 @@ class _Conversation:
         if role == "system" and isinstance(config := message.get("output_config"), dict):
             content = [] if content is None else content
             self._add({"type": "configuration_update", "reasoning": {"effort": config.get("effort")}}, where)
-        if isinstance(content, str):
-            blocks: list[Any] = [{"type": "text", "text": content}]
-        elif isinstance(content, list):
-            blocks = content
-        else:
+        blocks: Any = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if not isinstance(blocks, list):
             raise InvalidRequest.at(at, "must be a text or an array of blocks.")
         self._role = role
         self._spellings = _spellings(blocks)
@@ -248,6 +244,7 @@ class _Conversation:
             self._add({"role": role, "content": parts}, places[0], places)
 
     def _add(self, item: Block, where: str, parts: Sequence[str] = ()) -> None:
+        self._flush()
         key = "content" if "content" in item else "output"
         here = f"input[{len(self.items)}].{key}"
         self._read.part_places |= {f"{here}[{at}]": place for at, place in enumerate(parts)}
@@ -264,7 +261,6 @@ class _Conversation:
             self._part_places.append(where)
 
     def tool_result(self, block: Block, where: str) -> None:
-        self._flush()
         parts = content_parts(block.get("content"), f"{where}.content")
         places = [f"{where}.content[{at}]" for at in range(len(parts))]
         for inner in dicts_of(block.get("content")):
@@ -292,7 +288,6 @@ class _Conversation:
         self.part({"type": "text", "text": f"The tool {name} is not available from here on."}, where)
 
     def thinking(self, block: Block, where: str) -> None:
-        self._flush()
         text = [{"type": "reasoning_text", "text": str(block.get("thinking") or "")}]
         self._add({"type": "reasoning", "content": text, "encrypted_content": block.get("signature")}, where)
 
@@ -303,7 +298,6 @@ class _Conversation:
             self._add({"type": "reasoning", "content": [], "encrypted_content": data}, where)
 
     def tool_use(self, block: Block, where: str) -> None:
-        self._flush()
         name, inputs = text_field(block, "name", where), block.get("input")
         if not isinstance(inputs, dict):
             raise InvalidRequest.at(f"{where}.input", "must be an object.")
@@ -318,7 +312,6 @@ class _Conversation:
         self._calls[text_field(block, "id", where)] = block, where
 
     def hosted_result(self, block: Block, where: str) -> None:
-        self._flush()
         call_id = text_field(block, "tool_use_id", where)
         if call_id not in self._calls:
             raise InvalidRequest.at(
@@ -328,7 +321,6 @@ class _Conversation:
         self._add(item_of(call, block, at, self._sealer), at)
 
     def compaction(self, block: Block, where: str) -> None:
-        self._flush()
         sealed = text_field(block, "encrypted_content", where)
         self._add({"type": "compaction", "encrypted_content": sealed}, where)
 

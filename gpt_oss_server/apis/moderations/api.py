@@ -55,13 +55,19 @@ class CreateModeration(Body):
 def moderations_router(served: Served) -> APIRouter:
     router = APIRouter()
     policy = _policy(served)
+    rules = [{"role": "developer", "content": f"The policy:\n\n{policy}"}] if policy else []
 
     @router.post("/v1/moderations", openapi_extra=documented(CreateModeration))
     async def create(request: Request) -> Response:
         caller, body, headers = await read_known(request, CreateModeration, served.settings)
         wanted = read_body(body, CreateModeration, '{"input": "A text."}')
         model = _model(wanted.model, served.settings)
-        asked = [_asked(text, model, policy) for text in _texts(wanted.input)]
+        asked = [
+            CreateDecision(
+                model=model, input=[*rules, {"role": "user", "content": text}], questions=_QUESTIONS
+            )
+            for text in _texts(wanted.input)
+        ]
 
         async def work() -> dict[str, Any]:
             runs = [await decided(caller, each, served) for each in asked]
@@ -123,12 +129,6 @@ def _texts(given: str | list[Any]) -> list[str]:
     if any(isinstance(each, str) for each in given):
         raise InvalidRequest.at("input", "must be texts, or the parts of one text, not both.")
     return [text_of(given, "input")]
-
-
-def _asked(text: str, model: str, policy: str) -> CreateDecision:
-    rules = [{"role": "developer", "content": f"The policy:\n\n{policy}"}] if policy else []
-    said = [*rules, {"role": "user", "content": text}]
-    return CreateDecision(model=model, input=said, questions=_QUESTIONS)
 
 
 def _result(answers: list[dict[str, Any]]) -> dict[str, Any]:

@@ -116,9 +116,8 @@ class Files(Owned):
         await self.database.write(work)
 
     async def get(self, file_id: str) -> StoredFile | None:
-        sql = f"SELECT body FROM files WHERE id = ? AND owner = ? AND kind IN ('file', 'part') AND {LIVE}"
-        rows = await self.database.read(lambda tx: tx.rows(sql, key_of(file_id), self._owner))
-        return StoredFile(**from_bytes(rows[0][0])) if rows else None
+        which = ("body", "files", file_id, f"kind IN ('file', 'part') AND {LIVE}")
+        return await self.database.read(lambda tx: self._find(tx, _stored, *which))
 
     async def read(self, file_id: str, start: int = 0) -> AsyncGenerator[bytes, None]:
         """The bytes from place `start` on, in pieces of a megabyte at most. Raises `FileLost`."""
@@ -176,7 +175,11 @@ class Files(Owned):
         await self._begin(key_of(upload.id), "upload", "", upload.purpose, lasts, to_bytes(asdict(upload)))
 
     async def get_upload(self, upload_id: str) -> Upload | None:
-        return await self.database.read(lambda tx: _upload(tx, self._owner, upload_id))
+        return await self.database.read(lambda tx: self._upload(tx, upload_id))
+
+    def _upload(self, tx: Transaction, upload_id: str) -> Upload | None:
+        which = ("body", "files", upload_id, f"kind = 'upload' AND {LIVE}")
+        return self._find(tx, lambda _, body: Upload(**from_bytes(body)), *which)
 
     async def parts(self, upload_id: str) -> list[StoredFile]:
         sql = "SELECT body FROM files WHERE upload = ? AND owner = ? AND kind = 'part' ORDER BY position"
@@ -188,7 +191,7 @@ class Files(Owned):
 
         def work(tx: Transaction) -> tuple[Upload, list[str]] | None:
             tx.run("UPDATE files SET size = size WHERE id = ?", key_of(upload_id))  # other ends wait here
-            upload = _upload(tx, self._owner, upload_id)
+            upload = self._upload(tx, upload_id)
             if upload is None or upload.status != "pending":
                 return None
             ended = replace(upload, status=status)
@@ -247,12 +250,6 @@ def _used(tx: Transaction, owner: str | None) -> int:
 
 def _stored(tx: Transaction, body: bytes) -> StoredFile:
     return StoredFile(**from_bytes(body))
-
-
-def _upload(tx: Transaction, owner: str, upload_id: str) -> Upload | None:
-    sql = f"SELECT body FROM files WHERE id = ? AND owner = ? AND kind = 'upload' AND {LIVE}"
-    rows = tx.rows(sql, key_of(upload_id), owner)
-    return Upload(**from_bytes(rows[0][0])) if rows else None
 
 
 async def _pieces(content: AsyncIterable[bytes]) -> AsyncIterator[bytes]:

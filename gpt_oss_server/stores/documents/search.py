@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from gpt_oss_server.embeddings import Embeddings, EndpointFailed, Reranker
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.stores.documents.rows import ENTRY, condition, entry_of
-from gpt_oss_server.stores.sql.codec import key_of
 from gpt_oss_server.stores.sql.database import Database, Transaction, Value
 from gpt_oss_server.stores.sql.owned import LIVE, Owned
 from gpt_oss_server.stores.vector_stores import Filter, Found, Passage, Ranking
@@ -91,9 +90,8 @@ class SearchedStores(Owned):
 
     def _position(self, tx: Transaction, store_id: str) -> int:
         """Of a store's row; 0, where nothing is, if the owner has no such store."""
-        sql = f"SELECT position FROM vector_stores WHERE id = ? AND owner = ? AND {LIVE}"
-        rows = tx.rows(sql, key_of(store_id), self._owner)
-        return int(rows[0][0]) if rows else 0
+        which = ("position", "vector_stores", store_id, LIVE)
+        return self._find(tx, lambda _, position: int(position), *which) or 0
 
 
 def _by_words(

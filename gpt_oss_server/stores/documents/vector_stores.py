@@ -68,12 +68,8 @@ class VectorStores(SearchedStores):
             await self.put(replace(store, last_active_at=now))
 
     async def get(self, store_id: str) -> VectorStore | None:
-        def work(tx: Transaction) -> VectorStore | None:
-            sql = f"SELECT position, body FROM vector_stores WHERE id = ? AND owner = ? AND {LIVE}"
-            rows = tx.rows(sql, key_of(store_id), self._owner)
-            return _counted(tx, *rows[0]) if rows else None
-
-        return await self.database.read(work)
+        which = ("position, body", "vector_stores", store_id, LIVE)
+        return await self.database.read(lambda tx: self._find(tx, _counted, *which))
 
     async def page(self, after: str | None, most: int, *, newest_first: bool) -> list[VectorStore] | None:
         """At most `most` stores that follow the one with the id `after`; None: there is no such."""

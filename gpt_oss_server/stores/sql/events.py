@@ -8,7 +8,6 @@ run wakes when its events are stored; any other looks every tenth of a second, a
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 
@@ -24,6 +23,7 @@ from gpt_oss_server.stores.events import (
 from gpt_oss_server.stores.sql import runs
 from gpt_oss_server.stores.sql.codec import key_of
 from gpt_oss_server.stores.sql.database import Database, Transaction
+from gpt_oss_server.stores.sql.owned import Owned
 from gpt_oss_server.stores.sql.replicas import Replica
 
 LEASE = 30.0  # seconds without progress after which another process may continue a run
@@ -47,7 +47,9 @@ class Held:
                 raise LeaseLost(response_id)
 
 
-class EventLogs:
+class EventLogs(Owned):
+    """The logs of an owner. What a process holds, it writes, whoever the owner is."""
+
     linger = _LINGER
 
     def __init__(
@@ -58,27 +60,18 @@ class EventLogs:
         *,
         lease: float = LEASE,
     ) -> None:
-        self.database = database
-        self.owner = ""
+        super().__init__(database)
         self.news: dict[str, asyncio.Event] = {}  # of the runs that are held here
         self._held = held or Held()
         self._here = replica or Replica()
         self._replica = str(self._here)
         self._lease = lease
 
-    def of(self, owner: str) -> EventLogs:
-        """The same logs as this owner sees them. What a process holds, it writes, whoever the owner is."""
-        if owner == self.owner:
-            return self
-        view = copy.copy(self)  # shares all but the owner
-        view.owner = owner
-        return view
-
     async def begin(
         self, run_id: str, continuation: Continuation | None = None, *, most: int | None = None
     ) -> EventLog:
         """Raises `UnknownParent`, and `TooManyRuns` where `most` runs of the owner have not ended."""
-        run = (run_id, self.owner, continuation, most, self._replica, self._lease)
+        run = (run_id, self._owner, continuation, most, self._replica, self._lease)
         self._take(run_id, await self.database.write(lambda tx: runs.begin_run(tx, *run), durable=True))
         return EventLog(self, run_id)
 
@@ -104,17 +97,17 @@ class EventLogs:
 
     async def open(self, run_id: str) -> EventLog | None:
         """The log of a run that is running, or that has ended and whose log is still kept."""
-        state = await self.database.read(lambda tx: runs.log_state(tx, run_id, self.owner))
+        state = await self.database.read(lambda tx: runs.log_state(tx, run_id, self._owner))
         return None if state is None else EventLog(self, run_id)
 
     async def request_cancel(self, run_id: str) -> None:
         """Marks the run, so that its next `append` returns true, in any process."""
         sql = "UPDATE runs SET cancel = 1 WHERE id = ? AND owner = ? AND ended_at IS NULL"
-        await self.database.write(lambda tx: tx.run(sql, key_of(run_id), self.owner))
+        await self.database.write(lambda tx: tx.run(sql, key_of(run_id), self._owner))
 
     async def delete(self, run_id: str) -> None:
         """Deletes the log of a run that has ended."""
-        await self.database.write(lambda tx: runs.delete_ended(tx, key_of(run_id), self.owner))
+        await self.database.write(lambda tx: runs.delete_ended(tx, key_of(run_id), self._owner))
 
     # --- which process runs what ---------------------------------------------------------------------
 
@@ -233,7 +226,7 @@ class EventLog:
         """The state of the log, and some events after number `after`."""
 
         def work(tx: Transaction) -> tuple[runs.LogState | None, list[bytes]]:
-            state = runs.log_state(tx, self._run_id, self._logs.owner)
+            state = runs.log_state(tx, self._run_id, self._logs._owner)
             if state is None or state.next_event <= after + 1:
                 return state, []
             return state, runs.read_events(tx, self._run_id, after)

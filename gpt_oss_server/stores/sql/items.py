@@ -92,8 +92,6 @@ def page_of_input(tx: Transaction, owner: str, response_id: str, wanted: Wanted)
 
 
 def item_of_conversation(tx: Transaction, owner: str, conversation_id: str, item_id: str) -> Item | None:
-    if end_of_conversation(tx, owner, conversation_id) is None:
-        return None
     if (holder := part_with(tx, key_of(conversation_id), owner, item_id)) is None:
         return None
     place = holder.place(tx, item_id)

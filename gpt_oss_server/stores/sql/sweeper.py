@@ -30,16 +30,14 @@ def _statement(sql: str) -> Callable[[Transaction, str], int]:
     return lambda tx, key: tx.run(sql, key)
 
 
-_delete_completion = _statement("DELETE FROM completions WHERE id = ?")
-_delete_trace = _statement("DELETE FROM traces WHERE id = ?")
 _delete_ended_batch = _statement("DELETE FROM batches WHERE id = ? AND is_open = 0")
 # How an entry of each kind is deleted, its table, and the column by which it is old.
 _KINDS: tuple[tuple[Callable[[Transaction, str], int], str, str], ...] = (
     (delete_response, "responses", "stored_at"),
     (delete_conversation, "conversations", "changed_at"),
-    (_delete_completion, "completions", "stored_at"),
+    (_statement("DELETE FROM completions WHERE id = ?"), "completions", "stored_at"),
     (delete_ended, "runs", "ended_at"),
-    (_delete_trace, "traces", "position"),
+    (_statement("DELETE FROM traces WHERE id = ?"), "traces", "position"),
     (_delete_ended_batch, "batches", "CASE WHEN is_open = 0 THEN lease_until END"),
 )
 _RESPONSE, _CONVERSATION, _COMPLETION, _LOG, _TRACE, _BATCH = range(len(_KINDS))
