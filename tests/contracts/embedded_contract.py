@@ -44,9 +44,6 @@ class EmbeddedContract:
             await stores.add(claimed, [Passage(0, TEXTS[claimed.entry.file_id])], LEASE)
             await stores.finish(claimed)
 
-    async def embedded(self, stores: VectorStores) -> None:
-        await Embedding(stores, LEASE).embed_all()
-
     async def found(self, stores: VectorStores, query: str, ranking: Ranking | None = None) -> list[str]:
         hits = await stores.find(["vs"], [query], 10, None, ranking)
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
@@ -58,7 +55,7 @@ class EmbeddedContract:
         await self.filled(stores)
         assert known(await stores.get("vs")).counts == {"in_progress": 4}
         assert await self.found(stores, "boat harbour", VECTORS) == []
-        await self.embedded(stores)
+        await Embedding(stores, LEASE).embed_all()
         assert known(await stores.get("vs")).counts == {"completed": 4}
         assert await self.found(stores, "meal harbour", WORDS) == ["harbour", "noon"]
         assert (await self.found(stores, "meal", VECTORS))[0] == "rice"
@@ -73,7 +70,7 @@ class EmbeddedContract:
     async def test_filters_hold_for_vectors_too(self, double: EmbeddingsDouble) -> None:
         stores = self.stores(double)
         await self.filled(stores)
-        await self.embedded(stores)
+        await Embedding(stores, LEASE).embed_all()
         for ranking in (None, VECTORS, WORDS):
             hits = await stores.find(["vs"], ["boat harbour"], 10, Filter("eq", "long", [True]), ranking)
             assert {hit.entry.file_id for hit in hits} <= {"harbour", "rules"}
@@ -82,10 +79,10 @@ class EmbeddedContract:
     async def test_vectors_of_two_models_are_never_compared(self, double: EmbeddingsDouble) -> None:
         old, new = self.stores(double), self.stores(double, "other")
         await self.filled(old)
-        await self.embedded(old)
+        await Embedding(old, LEASE).embed_all()
         assert await self.found(new, "meal", VECTORS) == []
         assert await self.found(new, "rice") == ["rice"]  # by words
-        await self.embedded(new)
+        await Embedding(new, LEASE).embed_all()
         assert (await self.found(new, "meal", VECTORS))[0] == "rice"
         assert await self.found(old, "meal", VECTORS) == []
         assert await Unembedded(self.database).claim("words 256", LEASE) is None  # a server of the old model
@@ -93,7 +90,7 @@ class EmbeddedContract:
     async def test_vectors_leave_with_their_file(self, double: EmbeddingsDouble) -> None:
         stores = self.stores(double)
         await self.filled(stores)
-        await self.embedded(stores)
+        await Embedding(stores, LEASE).embed_all()
         await stores.detach("vs", "rice")
         assert "rice" not in await self.found(stores, "meal", VECTORS)
         await stores.delete("vs")
@@ -103,7 +100,7 @@ class EmbeddedContract:
     async def test_another_owner_finds_nothing(self, double: EmbeddingsDouble) -> None:
         stores = self.stores(double)
         await self.filled(stores.of("alice"))
-        await self.embedded(stores)
+        await Embedding(stores, LEASE).embed_all()
         assert (await self.found(stores.of("alice"), "meal"))[0] == "rice"
         assert await self.found(stores.of("bob"), "meal") == []
 
@@ -116,7 +113,7 @@ class EmbeddedContract:
         some = await known(stores.embeddings).of_passages(["half of it"])
         await files.add(dead, "words 256", [place], some)
         await stores.set_attributes("vs", dead.entry.file_id, {"year": 2026})
-        await self.embedded(stores)
+        await Embedding(stores, LEASE).embed_all()
         await files.add(dead, "words 256", [place], some)  # too late
         await files.finish(dead, "other")
         assert await self.database.read(lambda tx: tx.rows("SELECT COUNT(*) FROM vectors")) == [(4,)]
@@ -140,8 +137,8 @@ class EmbeddedContract:
     ) -> None:
         await self.filled(self.stores(double))
         without = VectorStores(self.database)
-        await self.embedded(without)
+        await Embedding(without, LEASE).embed_all()
         assert known(await without.get("vs")).counts == {"completed": 4}
         with_again = self.stores(double)
-        await self.embedded(with_again)
+        await Embedding(with_again, LEASE).embed_all()
         assert (await self.found(with_again, "meal", VECTORS))[0] == "rice"

@@ -36,10 +36,8 @@ class OwnersContract:
 
     async def test_items_of_one_id_are_each_owners_own(self, store: Store) -> None:
         for owner in ("alice", "bob"):
-            given = StoredResponse(
-                {"id": f"resp_{owner}", "output": [item("ws_1", owner)]}, results={"ws_1": f"of {owner}"}
-            )
-            await store.of(owner).put(given)
+            response = {"id": f"resp_{owner}", "output": [item("ws_1", owner)]}
+            await store.of(owner).put(StoredResponse(response, results={"ws_1": f"of {owner}"}))
         for owner in ("alice", "bob"):
             assert await store.of(owner).item("ws_1") == item("ws_1", owner)
             assert await store.of(owner).result("ws_1") == f"of {owner}"

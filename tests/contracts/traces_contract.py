@@ -35,8 +35,7 @@ class TracesContract:
     async def test_a_trace_has_its_whole_prompt_also_after_its_parents_are_deleted(
         self, store: Store
     ) -> None:
-        traces = Traces(enabled=True, most_bytes=2**30)
-        prompts: list[list[int]] = []
+        traces, prompts = Traces(enabled=True, most_bytes=2**30), list[list[int]]()
         for number in range(10):
             await self._put(store, traces, number, prompts)
         for number in range(9):
@@ -52,8 +51,7 @@ class TracesContract:
         self, store: Store
     ) -> None:
         """As one whose parent was deleted while it was generated."""
-        traces = Traces(enabled=True, most_bytes=2**30)
-        prompts: list[list[int]] = []
+        traces, prompts = Traces(enabled=True, most_bytes=2**30), list[list[int]]()
         for number in range(3):
             await self._put(store, traces, number, prompts, gone=number == 2)
         history = known(await store.history("resp_2"))
@@ -86,6 +84,4 @@ class TracesContract:
 def _segments(number: int) -> list[Segment]:
     draw = random.Random(number)
     kinds: Any = (("user", None), ("assistant", "analysis"), ("assistant", "final"))
-    return [
-        Segment(role, tuple(draw.randrange(200_000) for _ in range(40)), channel) for role, channel in kinds
-    ]
+    return [Segment(role, tuple(draw.choices(range(200_000), k=40)), channel) for role, channel in kinds]

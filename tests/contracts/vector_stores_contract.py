@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
+from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.vector_stores import Entry, Filter, Passage, VectorStore
 from tests.doubles.stored import known
 
@@ -47,12 +48,11 @@ async def found(stores: VectorStores, query: str, filters: Filter | None = None,
 
 
 class VectorStoresContract:
-    async def make(self) -> VectorStores:
-        raise NotImplementedError
+    database: Database
 
     @pytest.fixture
-    async def stores(self) -> VectorStores:
-        return await self.make()
+    def stores(self) -> VectorStores:
+        return VectorStores(self.database)
 
     async def test_passages_are_found_by_their_words(self, stores: VectorStores) -> None:
         await filled(stores)
@@ -105,12 +105,8 @@ class VectorStoresContract:
     async def test_filters_are_conditions_on_attributes(
         self, stores: VectorStores, filters: Filter, names: set[str]
     ) -> None:
-        await filled(
-            stores,
-            tides={"lang": "en", "year": 2_025, "old": True},
-            boats={"lang": "en", "year": 2_026.5},
-            cooking={"lang": "de"},
-        )
+        tides, boats = {"lang": "en", "year": 2_025, "old": True}, {"lang": "en", "year": 2_026.5}
+        await filled(stores, tides=tides, boats=boats, cooking={"lang": "de"})
         assert set(await found(stores, "water", filters)) == names
         await stores.set_attributes("vs_1", "file_tides", {"lang": "fr"})
         assert "tides" not in await found(stores, "water", Filter("eq", "lang", ["en"]))
