@@ -88,9 +88,8 @@ async def test_each_token_with_text_is_one_delta_event(encoding: Encoding, per_s
 
 
 def service_of(tokens: list[int], encoding: Encoding) -> ResponsesService:
-    return responses_service(
-        ReplayEngine(tokens, per_step=3), encoding=encoding, ids=CountingIds(), clock=lambda: 0.0
-    )
+    engine = ReplayEngine(tokens, per_step=3)
+    return responses_service(engine, encoding=encoding, ids=CountingIds(), clock=lambda: 0.0)
 
 
 async def reconnecting(log: EventLog, rng: random.Random) -> list[bytes]:
