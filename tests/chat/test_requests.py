@@ -159,9 +159,8 @@ async def test_every_engine_accepts_a_top_k_of_minus_one() -> None:
 
 
 async def test_the_checkpoints_defaults_hold_where_a_request_sets_nothing() -> None:
-    defaults = Sampling(
-        temperature=0.0, top_k=40, repetition_penalty=1.2, max_tokens=7, stop_token_ids=frozenset({200002, 5})
-    )
+    own_fields: Any = {"top_k": 40, "repetition_penalty": 1.2, "max_tokens": 7}
+    defaults = Sampling(temperature=0.0, stop_token_ids=frozenset({200002, 5}), **own_fields)
     engine = replaying(HELLO, defaults=defaults)
     await completion_of(engine)
     await completion_of(engine, ignore_eos=True, stop_token_ids=[6], max_tokens=9)
@@ -261,12 +260,8 @@ async def test_sampling_reaches_the_engine_and_each_choice_has_its_seed() -> Non
 
 
 async def test_truncation_drops_the_oldest_turns() -> None:
-    turns = [
-        {"role": "system", "content": "Be kind."},
-        {"role": "user", "content": "old " * 100},
-        {"role": "assistant", "content": "Yes."},
-        {"role": "user", "content": "new"},
-    ]
+    said = (("system", "Be kind."), ("user", "old " * 100), ("assistant", "Yes."), ("user", "new"))
+    turns = [{"role": role, "content": content} for role, content in said]
     prompt = await prompt_of(messages=turns, truncate_prompt_tokens=120)
     assert "old" not in prompt
     assert "Be kind." in prompt

@@ -29,11 +29,10 @@ SNAPSHOTS = Path(__file__).parent / "snapshots"
 THINKS = "<|channel|>analysis<|message|>A greeting.<|end|>" + NEXT
 PREAMBLE = "<|channel|>commentary<|message|>I look.<|end|>" + NEXT
 CITY = '<|channel|>final <|constrain|>json<|message|>{"city":"Oslo"}<|return|>'
-SCHEMA: dict[str, Any] = {
-    "type": "json_schema",
-    "json_schema": {"name": "city", "strict": True, "schema": TOOL["function"]["parameters"]},
-}
+CITY_SCHEMA = {"name": "city", "strict": True, "schema": TOOL["function"]["parameters"]}
+SCHEMA = {"type": "json_schema", "json_schema": CITY_SCHEMA}
 WHOLE = THINKS + PREAMBLE + CALL
+COUNTS = "<|channel|>final<|message|>One, two, three, four<|return|>"
 
 STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": (HELLO, {}),
@@ -47,10 +46,7 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "cut_in_header": (WHOLE, {"tools": [TOOL], "max_tokens": 20}),
     "cut_in_arguments": (WHOLE, {"tools": [TOOL], "max_tokens": 33}),
     "cut_in_answer": (THINKS + HELLO, {"max_tokens": 14}),
-    "stop_over_tokens": (
-        "<|channel|>final<|message|>One, two, three, four<|return|>",
-        {"stop": ["wo, thr", "five"]},
-    ),
+    "stop_over_tokens": (COUNTS, {"stop": ["wo, thr", "five"]}),
     "schema": (THINKS + CITY, {"response_format": SCHEMA}),
     "token_ids": (WHOLE, {"tools": [TOOL], "return_token_ids": True}),
     "prefill": (" world!<|return|>", continuing("Hello,", reasoning="A greeting.")),

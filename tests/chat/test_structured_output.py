@@ -18,8 +18,9 @@ from tests.doubles.apis.chat_asking import (
     replaying,
 )
 from tests.doubles.harmony.sampling import RandomEngine, allowed
+from tests.doubles.harmony.schemas import INTEGER, TEXT, closed, opened
 
-SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+SCHEMA = {**opened(name=TEXT), "required": ["name"]}
 OBJECT: dict[str, Any] = {"response_format": {"type": "json_object"}}
 SHAPED: dict[str, Any] = {"response_format": {"type": "json_object", "schema": SCHEMA}}
 NAMED_SCHEMA = {"name": "city", "schema": SCHEMA, "strict": True}
@@ -32,17 +33,13 @@ NAMED: dict[str, Any] = {"tool_choice": {"type": "function", "function": {"name"
 
 
 @pytest.mark.parametrize("body", [FORMAT, OBJECT, SHAPED], ids=["schema", "object", "object with a schema"])
-async def test_an_answer_in_the_form_is_accepted(body: dict[str, Any]) -> None:
+async def test_a_preamble_is_not_part_of_an_answer_in_a_form(body: dict[str, Any]) -> None:
     assert message_of(await completion_of(replaying(GOOD), **body))["content"] == '{"name": "Oslo"}'
-
-
-async def test_a_preamble_is_not_part_of_an_answer_in_a_form() -> None:
     turn = "<|channel|>commentary<|message|>I will name one.<|end|><|start|>assistant" + GOOD
-    for body in (FORMAT, OBJECT):
-        whole = await completion_of(replaying(turn), **body)
-        assert message_of(whole)["content"] == '{"name": "Oslo"}'
-        assert message_of(whole)["reasoning"].endswith("I will name one.")
-        assert check_chunks(await chunks_of(replaying(turn), **body))["choices"] == whole["choices"]
+    whole = await completion_of(replaying(turn), **body)
+    assert message_of(whole)["content"] == '{"name": "Oslo"}'
+    assert message_of(whole)["reasoning"].endswith("I will name one.")
+    assert check_chunks(await chunks_of(replaying(turn), **body))["choices"] == whole["choices"]
 
 
 async def test_an_answer_in_a_form_has_no_preamble_if_there_are_no_tools() -> None:
@@ -126,15 +123,9 @@ async def test_without_grammars_each_form_is_checked(fields: dict[str, Any], goo
         await completion_of(replaying(answer.format(bad)), **fields)
 
 
-PERSON = {
-    "type": "object",
-    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
-    "required": ["name", "age"],
-    "additionalProperties": False,
-}
-PERSONS: dict[str, Any] = {
-    "response_format": {"type": "json_schema", "json_schema": {**NAMED_SCHEMA, "schema": PERSON}}
-}
+PERSON = closed(name=TEXT, age=INTEGER)
+PERSON_FORM = {"type": "json_schema", "json_schema": {**NAMED_SCHEMA, "schema": PERSON}}
+PERSONS: dict[str, Any] = {"response_format": PERSON_FORM}
 TWICE = " a server.<|end|><|start|>assistant<|channel|>final<|message|>I am a server.<|return|>"
 
 

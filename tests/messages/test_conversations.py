@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -35,9 +36,8 @@ class Spelled(TurnsEngine):
 
     def __init__(self, encoding: Encoding, *texts: str) -> None:
         super().__init__(encoding, context=131_072)
-        self._turns = [
-            [token for part in text.split("¦") for token in encoding.encode_special(part)] for text in texts
-        ]
+        parts = (map(encoding.encode_special, text.split("¦")) for text in texts)
+        self._turns = [list(chain.from_iterable(each)) for each in parts]
 
 
 async def carried(engine: Spelled, turns: int, caller: Caller = LOCAL, **body: Any) -> list[Block]:
@@ -84,9 +84,7 @@ async def test_twenty_turns_have_the_prompts_of_a_stored_conversation(encoding: 
 
 
 async def test_chat_and_messages_have_the_same_prompts(encoding: Encoding) -> None:
-    texts = [
-        text.replace("¦", "").replace('"city": "', '"city":"') for text in (TURNS[0], TURNS[2], TURNS[4])
-    ]
+    texts = [TURNS[at].replace("¦", "").replace('"city": "', '"city":"') for at in (0, 2, 4)]
     engine, other = Spelled(encoding, *texts), Spelled(encoding, *texts)
     await carried(engine, 3, system="Be brief.")
     service: ChatService = service_of(other)
@@ -162,9 +160,8 @@ async def test_results_of_older_calls_are_cleared(encoding: Encoding) -> None:
     assert "result 1" in prompt
     for other in (edit, {**early, "clear_at_least": {"type": "input_tokens", "value": 1_000}}):
         assert "result 0" in await prompt_of(encoding, messages, context_management={"edits": [other]})
-    counted = await messages_service(Spelled(encoding, ANSWER)).count(
-        LOCAL, {"messages": messages, "tools": [TOOL], "context_management": {"edits": [early]}}
-    )
+    body = {"messages": messages, "tools": [TOOL], "context_management": {"edits": [early]}}
+    counted = await messages_service(Spelled(encoding, ANSWER)).count(LOCAL, body)
     assert counted["input_tokens"] < counted["context_management"]["original_input_tokens"]
 
 

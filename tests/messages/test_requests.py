@@ -49,10 +49,8 @@ def _result(call_id: str, content: Any, **more: Any) -> Block:
 
 async def test_system_texts_and_a_system_message_in_the_middle(encoding: Encoding) -> None:
     system = [BILLING, text("Be brief.", **CACHED), text("Be kind.")]
-    messages = said(
-        ("user", "One"), ("system", "Now in French."), ("assistant", [text("Un")]), ("user", "Two")
-    )
-    prompt = await prompt_of(encoding, system=system, messages=messages)
+    turns = (("user", "One"), ("system", "Now in French."), ("assistant", [text("Un")]), ("user", "Two"))
+    prompt = await prompt_of(encoding, system=system, messages=said(*turns))
     assert "# Instructions\n\nBe brief.\n\nBe kind." in prompt
     assert "cc_version" not in prompt
     order = ["<|start|>user<|message|>One", "Now in French.", "<|channel|>final<|message|>Un", "Two<|end|>"]
@@ -67,11 +65,8 @@ async def test_blocks_of_users_and_results(encoding: Encoding) -> None:
     image = {"type": "image", "source": {"type": "url", "url": "https://x.org/a.png"}}
     parts = [text("Read this."), plain, {"type": "document", "source": encoded}, found, image]
     calls = [_use(f"toolu_{number}", {"city": "Oslo"}) for number in (1, 2)]
-    results = [
-        _result("toolu_2", [text("sunny"), found]),
-        _result("toolu_1", "no such city", is_error=True),
-        text("And now?"),
-    ]
+    failed = _result("toolu_1", "no such city", is_error=True)
+    results = [_result("toolu_2", [text("sunny"), found]), failed, text("And now?")]
     messages = said(("user", parts), ("assistant", [text("I look."), *calls]), ("user", results))
     prompt = await prompt_of(encoding, messages=messages, tools=[TOOL])
     for words in ("Read this.", "My notes.", "notes.txt", "A note: é", "B note", "Text of X", "cannot see"):
@@ -132,12 +127,8 @@ async def test_tools_that_are_found_or_added_later_leave_the_prompt_before_them(
         {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": _tool("defined")}},
         {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "f"}},
     ]
-    messages = said(
-        ("user", "hi"),
-        ("assistant", [_use("toolu_1", {})]),
-        ("user", [_result("toolu_1", references)]),
-        ("system", added),
-    )
+    called = (("assistant", [_use("toolu_1", {})]), ("user", [_result("toolu_1", references)]))
+    messages = said(("user", "hi"), *called, ("system", added))
     first = await prompt_of(encoding, messages=messages[:1], tools=[TOOL, *later[:1]])
     prompt = await prompt_of(encoding, messages=messages, tools=[*later, TOOL])
     assert prompt.startswith(first.removesuffix("<|start|>assistant"))
@@ -163,11 +154,9 @@ async def test_what_a_system_message_in_the_middle_changes(encoding: Encoding) -
     assert "Only now." not in later
 
 
-@pytest.mark.parametrize(
-    ("config", "effort"), [({"effort": "low"}, "low"), ({"effort": "max"}, "high"), (None, "medium")]
-)
-async def test_the_effort(encoding: Encoding, config: Any, effort: str) -> None:
-    assert f"Reasoning: {effort}" in await prompt_of(encoding, output_config=config)
+async def test_the_effort(encoding: Encoding) -> None:
+    for config, effort in (({"effort": "low"}, "low"), ({"effort": "max"}, "high"), (None, "medium")):
+        assert f"Reasoning: {effort}" in await prompt_of(encoding, output_config=config)
 
 
 async def test_a_form_and_fields_of_sampling(encoding: Encoding) -> None:
