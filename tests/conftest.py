@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -33,6 +34,15 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def encoding() -> Encoding:
     return load_encoding()
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[Any]:
+    """OpenAI's client of the server that a module's `url` names."""
+    import openai  # most tests do without it
+
+    with openai.OpenAI(base_url=url, api_key="any", max_retries=0) as made:
+        yield made
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -129,7 +129,8 @@ def bind(
         answer = None if wanted.answer is None else _form(grammars, wanted.answer)
         for recipient, form in wanted.forms.items():
             if time.thread_time() > until:
-                raise _too_long(wanted)
+                why = f"The request's schemas and grammars take more than {_MOST_SECONDS:g} seconds to read."
+                raise UnsupportedSchema(f"{why} Send fewer, or smaller ones.", param=wanted.param)
             bodies[recipient] = _form(grammars, form)
     callees = _callees(wanted, bodies)
     if wanted.must_call and not callees:
@@ -197,11 +198,6 @@ def _spelled(wanted: Wanted, encoding: Encoding, shape: TurnShape) -> SpelledTur
 def _too_large(wanted: Wanted, error: GrammarError) -> UnsupportedSchema:
     problem = f"The request's schemas and grammars are too large to be enforced together: {error}."
     return UnsupportedSchema(problem, param=wanted.param)
-
-
-def _too_long(wanted: Wanted) -> UnsupportedSchema:
-    problem = f"The request's schemas and grammars take more than {_MOST_SECONDS:g} seconds to read."
-    return UnsupportedSchema(f"{problem} Send fewer, or smaller ones.", param=wanted.param)
 
 
 def _bound(wanted: Wanted, answer: Body, callees: Sequence[Callee], compiled: _Compile) -> Binding:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpt_oss_server.constraints.grammar import Body, JsonBody, TextBody, schema_json
+from gpt_oss_server.constraints.grammar import Body, JsonBody, schema_json
 from gpt_oss_server.constraints.matcher import Grammars
 from gpt_oss_server.harmony.events import Header
 from gpt_oss_server.json_values import MAX_DEPTH, read_json_text, resolve
@@ -46,38 +46,25 @@ class TurnCheck:
         return f"The model called '{header.recipient}', which tool_choice does not allow."
 
     def _message_problem(self, header: Header, text: str) -> str | None:
-        if header.recipient is not None:
-            return self.header_problem(header) or self._call_problem(header.recipient, text)
-        return self._answer_problem(text) if header.channel == "final" else None
+        if (called := header.recipient) is not None:
+            unfit = f"The arguments for '{called}' do not fit its schema"
+            astray = f"The input for '{called}' does not follow its grammar."
+            return self.header_problem(header) or self._problem(self.bodies.get(called), text, unfit, astray)
+        unfit = "The model's answer does not fit the requested format"
+        astray = "The model's answer does not follow the requested grammar."
+        return self._problem(self.answer, text, unfit, astray) if header.channel == "final" else None
 
-    def _answer_problem(self, text: str) -> str | None:
-        if isinstance(self.answer, JsonBody):
-            problem = self._json_problem(self.answer, text)
-            return problem and f"The model's answer does not fit the requested format: {problem}."
-        follows = self._follows(self.answer, text)
-        return None if follows else "The model's answer does not follow the requested grammar."
-
-    def _call_problem(self, recipient: str, text: str) -> str | None:
-        body = self.bodies.get(recipient)
-        if isinstance(body, JsonBody):
-            problem = self._json_problem(body, text)
-            return problem and f"The arguments for '{recipient}' do not fit its schema: {problem}."
-        follows = self._follows(body, text)
-        return None if follows else f"The input for '{recipient}' does not follow its grammar."
-
-    def _json_problem(self, body: JsonBody, text: str) -> str | None:
-        try:
-            value = read_json_text(text)
-        except ValueError as error:
-            return f"it is not JSON ({error})"
-        assert self.grammars is not None
-        return json_problem(self.grammars, body.schema, value)
-
-    def _follows(self, body: TextBody | None, text: str) -> bool:
+    def _problem(self, body: Body, text: str, unfit: str, astray: str) -> str | None:
         if body is None:
-            return True
+            return None
         assert self.grammars is not None
-        return self.grammars.matches(self.grammars.compile(body.lark), text)
+        if not isinstance(body, JsonBody):
+            return None if self.grammars.matches(self.grammars.compile(body.lark), text) else astray
+        try:
+            problem = json_problem(self.grammars, body.schema, read_json_text(text))
+        except ValueError as error:
+            problem = f"it is not JSON ({error})"
+        return problem and f"{unfit}: {problem}."
 
 
 def json_problem(grammars: Grammars, schema: Mapping[str, Any], value: Any) -> str | None:

@@ -4,7 +4,7 @@ Takes a request's fields and the place of its answer format. Returns an `AnswerF
 names the field as the client sent it. It must not know whether the engine can enforce a form.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -103,7 +103,9 @@ def _read(name: str, kind: FormKind, value: Any) -> AnswerFormat:
         case "grammar":
             return AnswerFormat(TextGrammar("ebnf", value, name))
         case "choice":
-            return AnswerFormat(TextGrammar("lark", _choice(name, value), name))
+            if not 0 < len(value) <= _MOST_CHOICES:
+                raise InvalidRequest.at(name, f"must have 1 to {_MOST_CHOICES} texts.")
+            return AnswerFormat(TextGrammar("lark", choice_grammar(value), name))
         case _:
             assert_never(kind)
 
@@ -117,9 +119,3 @@ def _schema_or_text(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidRequest.at(name, "must be a JSON schema object.")
     return value
-
-
-def _choice(name: str, value: Sequence[str]) -> str:
-    if not 0 < len(value) <= _MOST_CHOICES:
-        raise InvalidRequest.at(name, f"must have 1 to {_MOST_CHOICES} texts.")
-    return choice_grammar(value)

@@ -29,22 +29,13 @@ class Speller:
 
         Otherwise they would all be U+FFFD, and no client could find a token among its alternatives.
         """
-        raw = self._encoding.token_bytes([token])
-        if _is_text(raw):
-            return self.spelt(token)
-        return "bytes:" + "".join(chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in raw)
+        if isinstance(spelt := self._encoding.spelt(token), str):
+            return spelt
+        return "bytes:" + "".join(chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in spelt)
 
     def _one(self, token: int, logprob: float) -> dict[str, Any]:
         raw = self._encoding.token_bytes([token])
         return {"token": self.spelt(token), "logprob": max(logprob, LEAST), "bytes": list(raw)}
-
-
-def _is_text(raw: bytes) -> bool:
-    try:
-        raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 class TextScores:

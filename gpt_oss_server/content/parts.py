@@ -163,15 +163,9 @@ def _from_base64(text: str) -> bytes | None:
 
 def _text(raw: bytes, charset: str) -> str | None:
     """Decodes UTF-8 or the declared charset. It does not guess a charset from the bytes."""
-    encoding = next((name for bom, name in _BOMS.items() if raw.startswith(bom)), _codec(charset))
+    declared = find_codec(charset) or "utf-8"
     try:
-        text = raw.decode(encoding)
+        text = raw.decode(next((name for bom, name in _BOMS.items() if raw.startswith(bom)), declared))
     except UnicodeDecodeError:
         return None
     return None if _BINARY.search(text) else text
-
-
-def _codec(charset: str) -> str:
-    if charset in ("", "utf-8"):
-        return "utf-8"
-    return find_codec(charset) or "utf-8"

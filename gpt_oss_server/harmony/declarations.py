@@ -1,4 +1,4 @@
-"""The texts of system and developer messages: what the model reads about itself and its tools.
+"""The text of developer messages, and the tools of system messages: what the model reads about its tools.
 
 Byte for byte those of Harmony's own renderer, except where that renderer is lossy. It must not know tokens or
 the conversation.
@@ -13,12 +13,7 @@ from gpt_oss_server.harmony.typescript import to_typescript
 
 Effort = Literal["low", "medium", "high"]
 
-DEFAULT_IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
-DEFAULT_KNOWLEDGE_CUTOFF = "2024-06"
 FUNCTIONS = "functions"
-
-_CHANNELS = "# Valid channels: analysis, commentary, final. Channel must be included for every message."
-_FUNCTIONS_CHANNEL = "Calls to these tools must go to the commentary channel: 'functions'."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +52,6 @@ class Declared:
     tools: Sequence[FunctionTool] = ()
     namespaces: Sequence[ToolNamespace] = ()
     response_formats: Sequence[ResponseFormat] = ()
-
-
-def system_text(
-    *,
-    effort: Effort,
-    date: str | None,
-    identity: str,
-    knowledge_cutoff: str | None,
-    builtin_tools: Sequence[ToolNamespace],
-    function_tools: bool,
-) -> str:
-    """The system message. `function_tools`: the developer message declares functions."""
-    about = [identity]
-    if knowledge_cutoff is not None:
-        about.append(f"Knowledge cutoff: {knowledge_cutoff}")
-    if date is not None:
-        about.append(f"Current date: {date}")
-    sections = ["\n".join(about), f"Reasoning: {effort}"]
-    if builtin_tools:
-        sections.append(tools_section(builtin_tools))
-    sections.append(f"{_CHANNELS}\n{_FUNCTIONS_CHANNEL}" if function_tools else _CHANNELS)
-    return "\n\n".join(sections)
 
 
 def developer_text(declared: Declared) -> str:
@@ -122,9 +95,5 @@ def _response_format(wanted: ResponseFormat) -> str:
 
 def _lines(text: str | None) -> list[str]:
     """Splits at line feeds only, as the library does; Python's splitlines knows a dozen more line ends."""
-    if not text:
-        return []
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
+    lines = text.removesuffix("\n").split("\n") if text else []
     return [line.removesuffix("\r") for line in lines]

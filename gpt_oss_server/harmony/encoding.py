@@ -154,9 +154,21 @@ class Encoding:
     def token_bytes(self, tokens: Sequence[int]) -> bytes:
         """The bytes of some ids, with special tokens spelt out."""
         try:
-            return self._bytes(list(tokens))
+            # surrogateescape makes the library's public decode reversible, so no private name is needed.
+            text: str = self.library.decode(list(tokens), errors="surrogateescape")
         except (openai_harmony.HarmonyError, OverflowError):
-            return b"".join(self._bytes_of_any(token) for token in tokens)
+            if len(tokens) == 1:
+                return UNKNOWN_TEXT.encode()
+            return b"".join(self.token_bytes([token]) for token in tokens)
+        return text.encode("utf-8", "surrogateescape")
+
+    def spelt(self, token: int) -> str | list[int]:
+        """The text of one token, or its bytes if it is only a part of a character."""
+        raw = self.token_bytes([token])
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return list(raw)
 
     def ordinary_bytes(self, token: int) -> bytes:
         """The bytes of one ordinary token; the library takes 2 µs for them, the memo 0.1."""
@@ -177,17 +189,6 @@ class Encoding:
             tokens.extend(piece)
         tokens.append(end)
         return tokens
-
-    def _bytes(self, tokens: list[int]) -> bytes:
-        # surrogateescape makes the library's public decode reversible, so no private name is needed.
-        text: str = self.library.decode(tokens, errors="surrogateescape")
-        return text.encode("utf-8", "surrogateescape")
-
-    def _bytes_of_any(self, token: int) -> bytes:
-        try:
-            return self._bytes([token])
-        except (openai_harmony.HarmonyError, OverflowError):
-            return UNKNOWN_TEXT.encode()
 
 
 _loading = threading.Lock()

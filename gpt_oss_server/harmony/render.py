@@ -11,17 +11,15 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import takewhile
 
-from gpt_oss_server.harmony import declarations
-from gpt_oss_server.harmony.declarations import (
-    DEFAULT_IDENTITY,
-    DEFAULT_KNOWLEDGE_CUTOFF,
-    Declared,
-    Effort,
-    ToolNamespace,
-)
+from gpt_oss_server.harmony.declarations import Declared, Effort, ToolNamespace, developer_text, tools_section
 from gpt_oss_server.harmony.encoding import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, START, STOP_IDS, Encoding
 from gpt_oss_server.harmony.events import Channel, ClosedBy, MessageFinished
 from gpt_oss_server.harmony.history import Layout, Segment, kept, split_leading_instructions
+
+DEFAULT_IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
+DEFAULT_KNOWLEDGE_CUTOFF = "2024-06"
+_CHANNELS = "# Valid channels: analysis, commentary, final. Channel must be included for every message."
+_FUNCTIONS_CHANNEL = "Calls to these tools must go to the commentary channel: 'functions'."
 
 # Results that stand in for those that never come.
 CUT_OFF = "This call was cut off before it was complete, so it was not made."
@@ -59,19 +57,21 @@ class Renderer:
         builtin_tools: Sequence[ToolNamespace] = (),
         function_tools: bool = False,
     ) -> Segment:
-        text = declarations.system_text(
-            effort=effort,
-            date=date,
-            identity=DEFAULT_IDENTITY if identity is None else identity,
-            knowledge_cutoff=knowledge_cutoff,
-            builtin_tools=builtin_tools,
-            function_tools=function_tools,
-        )
-        return Segment("system", self._message("system", text))
+        """`function_tools`: the developer message declares functions."""
+        about = [DEFAULT_IDENTITY if identity is None else identity]
+        if knowledge_cutoff is not None:
+            about.append(f"Knowledge cutoff: {knowledge_cutoff}")
+        if date is not None:
+            about.append(f"Current date: {date}")
+        sections = ["\n".join(about), f"Reasoning: {effort}"]
+        if builtin_tools:
+            sections.append(tools_section(builtin_tools))
+        sections.append(f"{_CHANNELS}\n{_FUNCTIONS_CHANNEL}" if function_tools else _CHANNELS)
+        return Segment("system", self._message("system", "\n\n".join(sections)))
 
     def developer(self, declared: Declared) -> Segment | None:
         """The developer message of a request, or None if there is nothing to declare."""
-        text = declarations.developer_text(declared)
+        text = developer_text(declared)
         if not text:
             return None
         return Segment("developer", self._message("developer", text), text=declared.instructions)
@@ -96,8 +96,7 @@ class Renderer:
 
     def developer_message(self, text: str) -> Segment:
         """A developer or system item in the conversation, in the form that instructions had in training."""
-        body = declarations.developer_text(Declared(text))
-        return Segment("developer", self._message("developer", body), text=text)
+        return Segment("developer", self._message("developer", developer_text(Declared(text))), text=text)
 
     def tools_message(self, section: str) -> Segment:
         """A developer message of its own with a `# Tools` section: tools available from here on."""

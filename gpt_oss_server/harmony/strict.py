@@ -1,30 +1,18 @@
 """What the library's own parser makes of sampled tokens, for comparison: it stops at most slips."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import openai_harmony  # type: ignore[import-untyped, unused-ignore]
 
 from gpt_oss_server.harmony.encoding import Encoding
 
 
-@dataclass(frozen=True, slots=True)
-class StrictMessage:
-    channel: str | None
-    recipient: str | None
-    content_type: str | None
-    text: str
+def read_strictly(tokens: Sequence[int], encoding: Encoding) -> dict[str, Any]:
+    """The reading of `StreamableParser`: its messages, and the token that it refused, with its error.
 
-
-@dataclass(frozen=True, slots=True)
-class StrictReading:
-    messages: tuple[StrictMessage, ...]
-    stopped_at: int | None = None  # the token that it refused
-    error: str = ""
-
-
-def read_strictly(tokens: Sequence[int], encoding: Encoding) -> StrictReading:
-    """The reading of `StreamableParser`. The end of the tokens closes an open message, as for its users."""
+    The end of the tokens closes an open message, as for its users.
+    """
     parser = openai_harmony.StreamableParser(encoding.library, openai_harmony.Role.ASSISTANT)
     at, stopped_at, problem = 0, None, ""
     try:
@@ -34,10 +22,14 @@ def read_strictly(tokens: Sequence[int], encoding: Encoding) -> StrictReading:
         parser.process_eos()
     except openai_harmony.HarmonyError as error:
         stopped_at, problem = at, str(error)
-    return StrictReading(tuple(map(_message, parser.messages)), stopped_at, problem)
+    messages = list(map(_message, parser.messages))
+    return {"messages": messages, "stopped_at": stopped_at, "error": problem or None}
 
 
-def _message(message: openai_harmony.Message) -> StrictMessage:
-    text = "".join(getattr(part, "text", "") for part in message.content)
-    content_type = (message.content_type or "").removeprefix("<|constrain|>") or None
-    return StrictMessage(message.channel, message.recipient, content_type, text)
+def _message(message: openai_harmony.Message) -> dict[str, Any]:
+    return {
+        "channel": message.channel,
+        "recipient": message.recipient,
+        "content_type": (message.content_type or "").removeprefix("<|constrain|>") or None,
+        "text": "".join(getattr(part, "text", "") for part in message.content),
+    }

@@ -16,7 +16,7 @@ from gpt_oss_server.harmony.events import ClosedBy, HarmonyEvent, MessageFinishe
 from gpt_oss_server.harmony.history import Segment, are_kept
 from gpt_oss_server.harmony.library import harmony_library
 from gpt_oss_server.harmony.recipients import Recipients
-from gpt_oss_server.harmony.strict import StrictReading, read_strictly
+from gpt_oss_server.harmony.strict import read_strictly
 from gpt_oss_server.traces.records import TokenRecord, TraceRecord, tokens_of
 from gpt_oss_server.turns.transcript import ToolRun, Transcript
 from gpt_oss_server.turns.watch import GenerationSpan
@@ -58,8 +58,7 @@ def origin_of(info: EngineInfo) -> dict[str, Any]:
 
 def _response(turn: Traced, encoding: Encoding) -> dict[str, Any]:
     record, kept, known = turn.record, turn.tokens, turn.record.recipients
-    spans = enumerate(kept.generations)
-    generations = [_generation(record, kept, number, span, encoding) for number, span in spans]
+    generations = [_generation(record, kept, *each, encoding) for each in enumerate(kept.generations)]
     # Harmony leaves some messages out of the next turn's prompt.
     messages = [message for generation in generations for message in generation["messages"]]
     segments = [Segment("assistant", (), m["channel"], m["recipient"]) for m in messages]
@@ -77,9 +76,7 @@ def _response(turn: Traced, encoding: Encoding) -> dict[str, Any]:
 
 
 def _tool(record: TraceRecord, run: ToolRun) -> dict[str, Any]:
-    call = {"generation": run.generation, "recipient": run.recipient, "arguments": run.arguments}
-    times = {"began": _since(record, run.began), "ended": _since(record, run.ended)}
-    return {**call, "output": run.output, **times}
+    return {**asdict(run), "began": _since(record, run.began), "ended": _since(record, run.ended)}
 
 
 def _generation(
@@ -130,7 +127,7 @@ def allowed_at(kept: TokenRecord, place: int, encoding: Encoding) -> dict[str, A
         return None
     ids = [8 * at + bit for at, byte in bits if byte for bit in range(8) if byte >> bit & 1]
     forbidden = {token for token, _ in kept.alternatives.get(place, ())} - set(ids)
-    named = [[token, text_of(token, encoding)] for token in ids[:_NAMED]]
+    named = [[token, encoding.spelt(token)] for token in ids[:_NAMED]]
     return {"count": len(ids), "tokens": named, "forbidden": sorted(forbidden)}
 
 
@@ -146,15 +143,7 @@ def _vocabulary(responses: Iterable[dict[str, Any]], encoding: Encoding) -> dict
         for part in response["generations"]:
             ids.update(part["given"], part["tokens"])
             ids.update(token for top in part["alternatives"].values() for token, _ in top)
-    return {str(token): text_of(token, encoding) for token in sorted(ids)}
-
-
-def text_of(token: int, encoding: Encoding) -> str | list[int]:
-    raw = encoding.token_bytes([token])
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return list(raw)
+    return {str(token): encoding.spelt(token) for token in sorted(ids)}
 
 
 def reading_of(
@@ -186,15 +175,10 @@ def _message(message: MessageFinished) -> dict[str, Any]:
     return {**span, **asdict(message.header), "closed_by": end, "text": message.text}
 
 
-def _library(strict: StrictReading, messages: Sequence[MessageFinished]) -> dict[str, Any]:
+def _library(strict: dict[str, Any], messages: Sequence[MessageFinished]) -> dict[str, Any]:
     """The library's reading, and whether it agrees with the decoder's in all that a client could notice."""
     own = [(m.header.channel, m.header.recipient, m.text) for m in messages]
-    theirs = [(m.channel, m.recipient, m.text) for m in strict.messages]
+    theirs = [(m["channel"], m["recipient"], m["text"]) for m in strict["messages"]]
     if messages and messages[-1].closed_by is ClosedBy.TRUNCATED and len(own) > len(theirs):
         own.pop()  # the library shows no message before its end
-    return {
-        "messages": list(map(asdict, strict.messages)),
-        "stopped_at": strict.stopped_at,
-        "error": strict.error or None,
-        "agrees": strict.stopped_at is None and own == theirs,
-    }
+    return {**strict, "agrees": strict["stopped_at"] is None and own == theirs}

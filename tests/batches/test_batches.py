@@ -5,7 +5,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,14 @@ from gpt_oss_server.stores.sql.sweeper import Bounds
 from inference.backends.scripted import ScriptedEngine
 from inference.engine import Sampling
 from tests.batches.conftest import Anthropics
+from tests.doubles.apis.api_client import client_of, client_with
 from tests.doubles.apis.keyed import ALICE, MALLORY
 from tests.doubles.commands import final, script
 from tests.doubles.postgres import Postgres, running_postgres
 from tests.doubles.server_process import ServerProcess
-from tests.doubles.serving import scripted, serving
+from tests.doubles.serving import scripted
 from tests.doubles.stored import known
+from tests.doubles.waiting import waited
 
 ANSWER = "<|channel|>final<|message|>Hello!<|return|>"
 ENDED = ("completed", "failed", "expired", "cancelled")
@@ -55,15 +57,6 @@ class Recording:
         return self._engine.generate(prompt, sampling)
 
 
-@contextmanager
-def served(engine: Any, settings: Settings) -> Iterator[openai.OpenAI]:
-    with (
-        serving(engine, settings) as url,
-        openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,
-    ):
-        yield client
-
-
 @pytest.fixture(scope="module", params=["memory", "sqlite", "postgres"])
 def client(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -74,7 +67,7 @@ def client(
             place = f"sqlite:{tmp_path_factory.mktemp('batches')}/store"
         elif place == "postgres":
             place = stack.enter_context(running_postgres()).new_database()
-        yield stack.enter_context(served(scripted(ANSWER), Settings(store=place)))
+        yield stack.enter_context(client_of(ANSWER, settings=Settings(store=place)))
 
 
 def line(name: str, endpoint: str = "/v1/responses", **fields: Any) -> dict[str, Any]:
@@ -87,33 +80,23 @@ def uploaded(client: openai.OpenAI, *lines: object) -> str:
 
 
 def begun(client: openai.OpenAI, *lines: object, endpoint: str = "/v1/responses", **fields: Any) -> Batch:
-    return client.batches.create(
-        input_file_id=uploaded(client, *lines),
-        endpoint=endpoint,  # type: ignore[arg-type]
-        completion_window="24h",
-        **fields,
-    )
+    asked: Any = {"endpoint": endpoint, "completion_window": "24h", **fields}
+    return client.batches.create(input_file_id=uploaded(client, *lines), **asked)
 
 
 def ended(client: openai.OpenAI, batch: Batch, seconds: float = 60) -> Batch:
-    until = time.monotonic() + seconds
-    while batch.status not in ENDED:
-        assert time.monotonic() < until, batch
-        time.sleep(0.1)
-        batch = client.batches.retrieve(batch.id)
-    return batch
+    return waited(lambda: client.batches.retrieve(batch.id), lambda found: found.status in ENDED, seconds)
 
 
 def wait_for_answers(client: openai.OpenAI, batch: Batch, count: int = 1, seconds: float = 60) -> None:
-    until = time.monotonic() + seconds
-    while not (counts := client.batches.retrieve(batch.id).request_counts) or counts.completed < count:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    def has_them(found: Batch) -> bool:
+        return found.request_counts is not None and found.request_counts.completed >= count
+
+    waited(lambda: client.batches.retrieve(batch.id), has_them, seconds)
 
 
 def answers(client: openai.OpenAI, file: str | None) -> dict[str, dict[str, Any]]:
-    assert file is not None
-    read = [json.loads(answer) for answer in client.files.content(file).text.splitlines()]
+    read = [json.loads(answer) for answer in client.files.content(known(file)).text.splitlines()]
     named = {answer["custom_id"]: answer for answer in read}
     assert len(named) == len(read)
     return named
@@ -125,8 +108,7 @@ def test_each_request_has_the_answer_of_its_api(client: openai.OpenAI, endpoint:
     lines[7] = line("wrong", endpoint, temperature=9)
     batch = ended(client, begun(client, *lines, endpoint=endpoint, metadata={"of": "a test"}))
     assert (batch.status, batch.metadata, batch.errors) == ("completed", {"of": "a test"}, None)
-    counts = batch.request_counts
-    assert counts is not None
+    counts = known(batch.request_counts)
     assert (counts.total, counts.completed, counts.failed) == (20, 19, 1)
     good, bad = answers(client, batch.output_file_id), answers(client, batch.error_file_id)
     assert list(good) == [each["custom_id"] for each in lines if each["custom_id"] != "wrong"]
@@ -137,8 +119,8 @@ def test_each_request_has_the_answer_of_its_api(client: openai.OpenAI, endpoint:
     assert list(bad) == ["wrong"]
     assert bad["wrong"]["response"]["status_code"] == 400
     assert "temperature" in json.dumps(bad["wrong"]["response"]["body"])
-    assert batch.usage is not None
-    assert batch.usage.total_tokens == batch.usage.input_tokens + batch.usage.output_tokens > 19
+    usage = known(batch.usage)
+    assert usage.total_tokens == usage.input_tokens + usage.output_tokens > 19
     assert client.batches.list(limit=1).data[0].id == batch.id
 
 
@@ -158,37 +140,35 @@ def test_each_request_has_the_answer_of_its_api(client: openai.OpenAI, endpoint:
 )
 def test_a_bad_line_is_named_and_nothing_is_asked(client: openai.OpenAI, bad: object, code: str) -> None:
     batch = ended(client, begun(client, line("first"), bad, line("last")))
-    assert batch.status == "failed"
-    assert batch.output_file_id is None
-    assert batch.errors is not None
-    [error] = batch.errors.data or ()
+    assert (batch.status, batch.output_file_id) == ("failed", None)
+    [error] = known(batch.errors).data or ()
     assert (error.code, error.line) == (code, 2)
 
 
 def test_bad_requests_say_what_to_do(client: openai.OpenAI) -> None:
-    file, create = uploaded(client, line("a")), client.batches.create
-    with pytest.raises(openai.BadRequestError, match="hours or days"):
-        create(input_file_id=file, endpoint="/v1/responses", completion_window="soon")  # type: ignore[arg-type]
-    with pytest.raises(openai.BadRequestError, match="endpoint"):
-        create(input_file_id=file, endpoint="/v1/embeddings", completion_window="24h")
-    with pytest.raises(openai.NotFoundError, match="no file 'file_0'"):
-        create(input_file_id="file_0", endpoint="/v1/responses", completion_window="24h")
+    file = uploaded(client, line("a"))
     other = client.files.create(file=("a.jsonl", b"{}"), purpose="user_data").id
-    with pytest.raises(openai.BadRequestError, match="purpose 'user_data'"):
-        create(input_file_id=other, endpoint="/v1/responses", completion_window="24h")
-    with pytest.raises(openai.NotFoundError, match="no batch 'batch_0'"):
-        client.batches.retrieve("batch_0")
-    with pytest.raises(openai.NotFoundError, match="no batch 'batch_0'"):
-        client.batches.cancel("batch_0")
+    good: Any = {"input_file_id": file, "endpoint": "/v1/responses", "completion_window": "24h"}
+    for wrong, status, why in (
+        ({"completion_window": "soon"}, 400, "hours or days"),
+        ({"endpoint": "/v1/embeddings"}, 400, "endpoint"),
+        ({"input_file_id": "file_0"}, 404, "no file 'file_0'"),
+        ({"input_file_id": other}, 400, "purpose 'user_data'"),
+    ):
+        with pytest.raises(openai.APIStatusError, match=why) as refused:
+            client.batches.create(**{**good, **wrong})
+        assert refused.value.status_code == status
+    for look in (client.batches.retrieve, client.batches.cancel):
+        with pytest.raises(openai.NotFoundError, match="no batch 'batch_0'"):
+            look("batch_0")
     with pytest.raises(openai.BadRequestError, match="no item with id 'batch_0'"):
         client.batches.list(after="batch_0")
     batch = ended(client, begun(client))
-    assert batch.errors is not None
-    assert [error.code for error in batch.errors.data or ()] == ["empty_file"]
+    assert [error.code for error in known(batch.errors).data or ()] == ["empty_file"]
 
 
 def test_a_cancelled_batch_keeps_the_answers_that_it_has() -> None:
-    with served(scripted(ANSWER, tokens_per_second=6), Settings(batch_concurrent=2)) as client:
+    with client_of(ANSWER, tokens_per_second=6, settings=Settings(batch_concurrent=2)) as client:
         batch = begun(client, *(line(f"r{number}") for number in range(30)))
         wait_for_answers(client, batch)
         assert client.batches.cancel(batch.id).status == "cancelling"
@@ -204,11 +184,8 @@ def test_a_batch_has_the_rights_of_its_key_and_its_requests_start_last(tmp_path:
     keys = tmp_path / "keys"
     keys.write_text(f"{ALICE} name=alice tools=none\n{MALLORY} name=mallory")
     engine = Recording(scripted(ANSWER))
-    with (
-        serving(engine, Settings(api_key_file=str(keys), browser=f"local:{tmp_path}")) as url,
-        openai.OpenAI(base_url=url, api_key=ALICE) as alice,
-        openai.OpenAI(base_url=url, api_key=MALLORY) as mallory,
-    ):
+    with client_with(engine, Settings(api_key_file=str(keys), browser=f"local:{tmp_path}")) as client:
+        alice, mallory = (client.with_options(api_key=key) for key in (ALICE, MALLORY))
         batch = begun(alice, line("a"), line("b", tools=[{"type": "web_search"}]))
         with pytest.raises(openai.NotFoundError):
             mallory.batches.retrieve(batch.id)
@@ -218,20 +195,18 @@ def test_a_batch_has_the_rights_of_its_key_and_its_requests_start_last(tmp_path:
         [refused] = answers(alice, batch.error_file_id).values()
         assert refused["response"]["status_code"] == 403
         alice.responses.create(model="scripted", input="Hi")
-        assert [(each.owner, each.priority > 0) for each in engine.samplings] == [
-            ("alice", True),
-            ("alice", False),
-        ]
+        asked = [(each.owner, each.priority > 0) for each in engine.samplings]
+        assert asked == [("alice", True), ("alice", False)]
 
 
 def test_the_next_server_goes_on_with_the_requests_that_have_no_answer(tmp_path: Path) -> None:
     settings = Settings(store=f"sqlite:{tmp_path}/store", batch_concurrent=2)
     names = [f"r{number}" for number in range(20)]
-    with served(scripted(ANSWER, tokens_per_second=60), settings) as client:
+    with client_of(ANSWER, tokens_per_second=60, settings=settings) as client:
         batch = begun(client, *map(line, names))
         wait_for_answers(client, batch)
     engine = Recording(scripted(ANSWER))
-    with served(engine, settings) as client:
+    with client_with(engine, settings) as client:
         batch = ended(client, batch)
         assert list(answers(client, batch.output_file_id)) == names
         assert 0 < len(engine.samplings) < len(names)
@@ -244,12 +219,9 @@ def message(name: str, **fields: Any) -> Any:
     return {"custom_id": name, "params": {"model": "scripted", **BODIES["/v1/messages"], **fields}}
 
 
-def ended_messages(client: anthropic.Anthropic, batch_id: str, seconds: float = 60) -> MessageBatch:
-    until = time.monotonic() + seconds
-    while (batch := client.messages.batches.retrieve(batch_id)).processing_status != "ended":
-        assert time.monotonic() < until, batch
-        time.sleep(0.1)
-    return batch
+def ended_messages(client: anthropic.Anthropic, batch_id: str) -> MessageBatch:
+    batches = client.messages.batches
+    return waited(lambda: batches.retrieve(batch_id), lambda found: found.processing_status == "ended")
 
 
 def test_batches_of_messages_through_anthropics_sdk(client: openai.OpenAI, anthropics: Anthropics) -> None:
@@ -260,8 +232,7 @@ def test_batches_of_messages_through_anthropics_sdk(client: openai.OpenAI, anthr
     batch = ended_messages(anthropics(client), begun.id)
     counts = {name: count for name, count in batch.request_counts if count}
     assert counts == {"succeeded": 9, "errored": 1}
-    assert batch.ended_at is not None
-    assert batch.ended_at >= batch.created_at
+    assert known(batch.ended_at) >= batch.created_at
     results = {each.custom_id: each.result for each in batches.results(batch.id)}
     assert results.keys() == {*(f"m{at}" for at in range(9)), "bad"}
     good, bad = results["m0"], results["bad"]
@@ -315,24 +286,19 @@ def test_a_bad_batch_of_messages_is_refused_at_once(
 
 
 def test_a_cancelled_batch_of_messages_keeps_its_results(anthropics: Anthropics) -> None:
-    with served(scripted(ANSWER, tokens_per_second=6), Settings(batch_concurrent=2)) as client:
+    with client_of(ANSWER, tokens_per_second=6, settings=Settings(batch_concurrent=2)) as client:
         batches = anthropics(client).messages.batches
         made = batches.create(requests=[message(f"m{at}") for at in range(30)])
         wait_for_answers(client, client.batches.retrieve(made.id.removeprefix("msg")))
         for early in (batches.delete, batches.results):
-            with pytest.raises(
-                (anthropic.BadRequestError, anthropic.AnthropicError), match=r"ended|finished"
-            ):
+            with pytest.raises(anthropic.AnthropicError, match=r"ended|finished"):
                 early(made.id)
         stopped = batches.cancel(made.id)
         assert stopped.processing_status == "canceling"
         assert stopped.cancel_initiated_at is not None
-        batch = ended_messages(anthropics(client), made.id)
+        counts = ended_messages(anthropics(client), made.id).request_counts
         kinds = Counter(each.result.type for each in batches.results(made.id))
-        assert kinds == {
-            "succeeded": batch.request_counts.succeeded,
-            "canceled": batch.request_counts.canceled,
-        }
+        assert kinds == {"succeeded": counts.succeeded, "canceled": counts.canceled}
         assert kinds["succeeded"] + kinds["canceled"] == 30 > kinds["canceled"] > 0
 
 
@@ -343,15 +309,12 @@ async def test_whoever_has_lost_a_batch_changes_nothing() -> None:
     assert await store.claim(lease=60) is None
     await store.answer(second, 1, True, b"{}")
     await store.answer(second, 1, False, b"[]")  # a line has one answer
-    for late in (
-        store.answer(first, 2, True, b"{}"),
-        store.renew(first, 60),
-        store.change(first, status="failed"),
-    ):
+    answered, changed = store.answer(first, 2, True, b"{}"), store.change(first, status="failed")
+    for late in (answered, store.renew(first, 60), changed):
         with pytest.raises(LeaseLost):
             await late
-    batch = known(await store.get("batch_1"))
-    assert batch["request_counts"] == {"total": 2, "completed": 1, "failed": 0}
+    counts = known(await store.get("batch_1"))["request_counts"]
+    assert counts == {"total": 2, "completed": 1, "failed": 0}
     await store.give_back(second)
     assert known(await store.claim(lease=60)).answered == {1}
 

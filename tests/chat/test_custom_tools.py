@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ApiError
 from tests.doubles.apis.chat_asking import (
     CALL,
     HELLO,
+    HI,
     NEXT,
     SAY,
     TOOL,
@@ -17,8 +17,8 @@ from tests.doubles.apis.chat_asking import (
     chunks_of,
     completion_of,
     message_of,
+    prompt_of,
     replaying,
-    service_of,
 )
 from tests.doubles.lints import compare
 from tests.doubles.serving import scripted
@@ -59,9 +59,7 @@ async def test_a_custom_call_and_its_result_are_rendered_as_history() -> None:
     first = await completion_of(replaying(CUSTOM.format("hello")), tools=[SAY])
     message = message_of(first)
     result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "Said."}
-    body = {"messages": [{"role": "user", "content": "hi"}, message, result], "tools": [SAY]}
-    service = service_of(replaying(HELLO))
-    prompt = service.served.models.first.encoding.decode(await service.prompt(LOCAL, body))
+    prompt = await prompt_of(messages=[*HI["messages"], message, result], tools=[SAY])
     assert "to=functions.say<|message|>hello<|call|>" in prompt
     assert "<|start|>functions.say to=assistant<|channel|>commentary<|message|>Said.<|end|>" in prompt
 
@@ -70,8 +68,7 @@ FORMAT = "tools[0].custom.format"
 
 
 def custom(**grammar: str) -> dict[str, Any]:
-    named = {"name": "a", "format": {"type": "grammar", "grammar": grammar}}
-    return {"type": "custom", "custom": named}
+    return {**SAY, "custom": {**SAY["custom"], "format": {"type": "grammar", "grammar": grammar}}}
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -107,12 +104,8 @@ async def test_only_a_request_that_allows_parallel_calls_gets_several(allowed: b
 async def test_each_call_has_its_index_in_the_stream() -> None:
     turn = scripted(TWO + NEXT + CUSTOM.format("good day"))
     chunks = await chunks_of(turn, tools=[TOOL, SAY], parallel_tool_calls=True)
-    indices = [
-        call["index"]
-        for chunk in chunks
-        for choice in chunk["choices"]
-        for call in choice["delta"].get("tool_calls", ())
-    ]
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    indices = [call["index"] for delta in deltas for call in delta.get("tool_calls", ())]
     assert indices == sorted(indices)
     assert set(indices) == {0, 1, 2}
     calls = message_of(check_chunks(chunks, sdk_types=False))["tool_calls"]

@@ -11,13 +11,11 @@ import httpx
 import openai
 import pytest
 
-from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.settings import Settings
+from tests.doubles.apis import chat_asking
 from tests.doubles.apis.api_client import client_of
-from tests.doubles.apis.chat_asking import TOOL, replaying, service_of
-from tests.doubles.engines.replay import ReplayEngine
+from tests.doubles.apis.chat_asking import CALL, NEXT, TOOL, replaying
 from tests.doubles.serving import scripted, serving
 
 USER: dict[str, Any] = {"role": "user", "content": "Weather?"}
@@ -39,8 +37,7 @@ def result(call_id: str, text: str) -> dict[str, Any]:
 
 
 async def prompt_of(*messages: dict[str, Any]) -> str:
-    service = service_of(replaying("<|channel|>final<|message|>Hi<|return|>"))
-    return load_encoding().decode(await service.prompt(LOCAL, {"messages": messages}))
+    return await chat_asking.prompt_of(messages=messages)
 
 
 async def test_hosted_calls_stay_in_the_prompt_until_an_answer() -> None:
@@ -76,8 +73,8 @@ async def test_text_in_the_message_before_a_call_is_a_preamble() -> None:
     preamble = {"role": "assistant", "content": "Let me look."}
     thought = {"role": "assistant", "content": "I need the weather.", "reasoning": "Hm."}
     prompt = await prompt_of(USER, thought, preamble, calls(a="Paris"), result("a", "grey"))
-    assert "<|channel|>commentary<|message|>Let me look.<|end|>" in prompt
-    assert "<|channel|>commentary<|message|>I need the weather.<|end|>" in prompt
+    for text in ("commentary<|message|>Let me look.", "commentary<|message|>I need the weather."):
+        assert f"<|channel|>{text}<|end|>" in prompt
     assert "<|channel|>analysis<|message|>Hm.<|end|>" in prompt
     answered = await prompt_of(USER, preamble, USER, calls(a="Paris"), result("a", "grey"))
     assert "<|channel|>final<|message|>Let me look." in answered
@@ -127,11 +124,9 @@ async def test_a_result_may_name_its_function_and_arguments_may_be_an_object() -
     assert "sunny" in prompt
 
 
-NEXT = "<|start|>assistant"
 THINKS = "<|channel|>analysis<|message|>I need f.<|end|>" + NEXT
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 PREAMBLE = "<|channel|>commentary<|message|>A moment.<|end|>" + NEXT
-CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city":"Oslo"}<|call|>'
 ASK: Any = [{"role": "user", "content": "Weather?"}]
 TOOLS: Any = [TOOL]
 
@@ -145,9 +140,9 @@ def test_the_stream_helper_accumulates_the_same_completion_as_create() -> None:
             final = stream.get_final_completion()
     arguments = "tool_calls.function.arguments"
     assert {"content.delta", f"{arguments}.delta", f"{arguments}.done"} <= kinds
-    streamed, created = (made.choices[0].message.to_dict() for made in (final, whole))
-    assert (streamed["content"], streamed["reasoning"]) == ("A moment.", "I need f.")
-    assert (created["content"], created["reasoning"]) == ("A moment.", "I need f.")
+    for made in (final, whole):
+        message = made.choices[0].message.to_dict()
+        assert (message["content"], message["reasoning"]) == ("A moment.", "I need f.")
     assert final.choices[0].message.tool_calls[0].function.arguments == '{"city":"Oslo"}'
     assert final.choices[0].finish_reason == whole.choices[0].finish_reason == "tool_calls"
 
@@ -190,9 +185,8 @@ def test_a_stream_with_a_wrong_form_ends_with_an_error_and_done_and_the_sdk_rais
 
 @pytest.mark.parametrize("path", ["chat/completions", "completions"])
 def test_an_engine_failure_is_an_error_at_the_end_of_a_stream_too(path: str) -> None:
-    engine = ReplayEngine(load_encoding().encode_special(HELLO), fails_after=4)
     body = {"messages": ASK} if path.startswith("chat") else {"prompt": "Weather?"}
-    with serving(engine) as url:
+    with serving(replaying(HELLO, fails_after=4)) as url:
         whole = httpx.post(f"{url}/{path}", json=body)
         response = httpx.post(f"{url}/{path}", json={**body, "stream": True})
     assert whole.status_code == 503
@@ -202,15 +196,14 @@ def test_an_engine_failure_is_an_error_at_the_end_of_a_stream_too(path: str) -> 
     assert done == "data: [DONE]"
 
 
-ANSWER = THINKS + HELLO
 BODY: Any = {"model": "scripted", "messages": ASK}
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[openai.OpenAI]:
     store = "memory" if request.param == "memory" else f"sqlite:{tmp_path / 'store.sqlite'}"
-    settings = Settings(store=store, python="off", served_model_name=("other",))
-    with client_of(ANSWER, loop=True, settings=settings) as client:
+    settings = Settings(store=store, served_model_name=("other",))
+    with client_of(THINKS + HELLO, loop=True, settings=settings) as client:
         yield client
 
 
@@ -259,7 +252,7 @@ def test_its_metadata_is_changed_and_it_is_deleted(client: openai.OpenAI) -> Non
 def test_its_messages_are_listed(client: openai.OpenAI) -> None:
     parts = [{"type": "text", "text": "Hi"}]
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": parts}]
-    made = client.chat.completions.create(model="scripted", messages=messages, store=True)
+    made = client.chat.completions.create(**{**BODY, "messages": messages}, store=True)
     found = [message.to_dict() for message in client.chat.completions.messages.list(made.id, limit=1)]
     contents = [(message["role"], message["content"], message["content_parts"]) for message in found]
     assert contents == [("system", "Be brief.", None), ("user", None, parts)]

@@ -15,16 +15,12 @@ from tests.doubles.apis.chat_asking import (
     completion_of,
     continuing,
     message_of,
+    prompt_of,
     replaying,
     service_of,
 )
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
-
-
-async def prompt_of(**body: Any) -> str:
-    service = service_of(replaying(HELLO))
-    return service.served.models.first.encoding.decode(await service.prompt(LOCAL, {**HI, **body}))
 
 
 Refused = tuple[dict[str, Any], str]
@@ -163,17 +159,16 @@ async def test_every_engine_accepts_a_top_k_of_minus_one() -> None:
 
 
 async def test_the_checkpoints_defaults_hold_where_a_request_sets_nothing() -> None:
-    defaults = Sampling(
-        temperature=0.0, top_k=40, repetition_penalty=1.2, max_tokens=7, stop_token_ids=frozenset({200002, 5})
-    )
+    own_fields: Any = {"top_k": 40, "repetition_penalty": 1.2, "max_tokens": 7}
+    defaults = Sampling(temperature=0.0, stop_token_ids=frozenset({200002, 5}), **own_fields)
     engine = replaying(HELLO, defaults=defaults)
     await completion_of(engine)
     await completion_of(engine, ignore_eos=True, stop_token_ids=[6], max_tokens=9)
     await completion_of(engine, temperature=1, top_k=-1, repetition_penalty=1)
     await completion_of(engine, Settings(default_max_output_tokens=8))
     plain, ignoring, own, operated = engine.samplings
-    assert all(getattr(plain, name) == getattr(defaults, name) for name in ("temperature", "max_tokens"))
-    assert (plain.top_k, plain.repetition_penalty, plain.stop_token_ids) == (40, 1.2, {200002, 5})
+    for name in ("temperature", "max_tokens", "top_k", "repetition_penalty", "stop_token_ids"):
+        assert getattr(plain, name) == getattr(defaults, name)
     assert (ignoring.stop_token_ids, ignoring.ignored_stop_ids) == ({200002, 5, 6}, {200002, 5})
     assert (own.temperature, own.top_k, own.repetition_penalty) == (1, 0, 1)
     assert (ignoring.max_tokens, operated.max_tokens) == (9, 8)
@@ -265,12 +260,8 @@ async def test_sampling_reaches_the_engine_and_each_choice_has_its_seed() -> Non
 
 
 async def test_truncation_drops_the_oldest_turns() -> None:
-    turns = [
-        {"role": "system", "content": "Be kind."},
-        {"role": "user", "content": "old " * 100},
-        {"role": "assistant", "content": "Yes."},
-        {"role": "user", "content": "new"},
-    ]
+    said = (("system", "Be kind."), ("user", "old " * 100), ("assistant", "Yes."), ("user", "new"))
+    turns = [{"role": role, "content": content} for role, content in said]
     prompt = await prompt_of(messages=turns, truncate_prompt_tokens=120)
     assert "old" not in prompt
     assert "Be kind." in prompt

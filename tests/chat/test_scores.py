@@ -11,10 +11,10 @@ from gpt_oss_server.apis.completions.api import start
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
 from inference.engine import Sampling, Step, TokenLogprob
 from tests.doubles.apis.chat_asking import (
+    NEXT,
     check_chunks,
     chunks_of,
     completion_of,
@@ -25,7 +25,6 @@ from tests.doubles.apis.chat_asking import (
 from tests.doubles.engines.replay import TurnsEngine
 from tests.doubles.serving import scripted
 
-NEXT = "<|start|>assistant"
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 BEST = "<|channel|>analysis<|message|>Hm.<|end|>" + NEXT + HELLO
 GOOD = "<|channel|>final<|message|>Good day!<|return|>"
@@ -49,12 +48,8 @@ class Scoring(TurnsEngine):
                 scores = None
 
 
-def served(engine: Any) -> Served:
-    return service_of(engine).served
-
-
 async def text_completion(engine: Any, **body: Any) -> dict[str, Any]:
-    return await (await start(LOCAL, body, served(engine))).wait()
+    return await (await start(LOCAL, body, service_of(engine).served)).wait()
 
 
 async def test_an_engine_without_scores_refuses_the_field() -> None:
@@ -115,7 +110,8 @@ async def test_plain_text_is_echoed_with_its_scores(encoding: Encoding) -> None:
     assert offsets[0] == 0
     assert offsets == sorted(offsets)
     assert choice["text"][offsets[-2] :] == "Good day"
-    run = await start(LOCAL, {**body, "logprobs": 0, "stream": True}, served(Scoring(encoding, GOOD)))
+    body |= {"logprobs": 0, "stream": True}
+    run = await start(LOCAL, body, service_of(Scoring(encoding, GOOD)).served)
     first, *rest = [chunk["choices"][0] async for batch in run.chunks() for chunk in batch]
     assert (first["text"], len(first["logprobs"]["tokens"])) == ("Say 🧠:", count)
     assert "".join(choice["text"] for choice in rest) == "finalGood day"
@@ -127,7 +123,7 @@ async def test_plain_text_is_echoed_with_its_scores(encoding: Encoding) -> None:
 async def test_every_sampled_token_has_a_score_whether_shown_or_not(stream: bool) -> None:
     """Harnesses that rate a text drop the last score, which must belong to the one sampled token."""
     body = {"prompt": "x", "logprobs": 1, "max_tokens": 50, "stream": stream}
-    run = await start(LOCAL, body, served(scripted("It is so.<|return|>")))
+    run = await start(LOCAL, body, service_of(scripted("It is so.<|return|>")).served)
     choices = [choice async for batch in run.chunks() for chunk in batch for choice in chunk["choices"]]
     tokens = [token for choice in choices for token in choice["logprobs"]["tokens"]]
     assert tokens == ["It", " is", " so", ".", "<|return|>"]

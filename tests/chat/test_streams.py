@@ -9,20 +9,19 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.chat_asking import (
     CALL,
     HELLO,
-    HI,
     NEXT,
     TOOL,
     check_chunks,
     chunks_of,
     completion_of,
+    continuing,
+    message_of,
     replaying,
 )
-from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import compare
 from tests.doubles.serving import scripted
 
@@ -30,14 +29,11 @@ SNAPSHOTS = Path(__file__).parent / "snapshots"
 THINKS = "<|channel|>analysis<|message|>A greeting.<|end|>" + NEXT
 PREAMBLE = "<|channel|>commentary<|message|>I look.<|end|>" + NEXT
 CITY = '<|channel|>final <|constrain|>json<|message|>{"city":"Oslo"}<|return|>'
-SCHEMA: dict[str, Any] = {
-    "type": "json_schema",
-    "json_schema": {"name": "city", "strict": True, "schema": TOOL["function"]["parameters"]},
-}
+CITY_SCHEMA = {"name": "city", "strict": True, "schema": TOOL["function"]["parameters"]}
+SCHEMA = {"type": "json_schema", "json_schema": CITY_SCHEMA}
 WHOLE = THINKS + PREAMBLE + CALL
+COUNTS = "<|channel|>final<|message|>One, two, three, four<|return|>"
 
-LAST = {"role": "assistant", "reasoning": "A greeting.", "content": "Hello,"}
-BEGUN = {"messages": [*HI["messages"], LAST]}
 STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": (HELLO, {}),
     "usage": (HELLO, {"stream_options": {"include_usage": True}}),
@@ -50,18 +46,15 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "cut_in_header": (WHOLE, {"tools": [TOOL], "max_tokens": 20}),
     "cut_in_arguments": (WHOLE, {"tools": [TOOL], "max_tokens": 33}),
     "cut_in_answer": (THINKS + HELLO, {"max_tokens": 14}),
-    "stop_over_tokens": (
-        "<|channel|>final<|message|>One, two, three, four<|return|>",
-        {"stop": ["wo, thr", "five"]},
-    ),
+    "stop_over_tokens": (COUNTS, {"stop": ["wo, thr", "five"]}),
     "schema": (THINKS + CITY, {"response_format": SCHEMA}),
     "token_ids": (WHOLE, {"tools": [TOOL], "return_token_ids": True}),
-    "prefill": (" world!<|return|>", {**BEGUN, "continue_final_message": True}),
+    "prefill": (" world!<|return|>", continuing("Hello,", reasoning="A greeting.")),
 }
 
 
 @pytest.mark.parametrize("name", STREAMS)
-async def test_stream(name: str, encoding: Encoding) -> None:
+async def test_stream(name: str) -> None:
     text, body = STREAMS[name]
     chunks = await chunks_of(replaying(text, per_step=3), **body)
     check_chunks(chunks)
@@ -91,19 +84,18 @@ async def test_choices_and_log_probabilities() -> None:
 async def test_the_operator_chooses_the_field_of_the_reasoning() -> None:
     for field in ("reasoning", "reasoning_content"):
         settings = Settings(chat_reasoning_field=field)
-        message = (await completion_of(replaying(THINKS + HELLO), settings))["choices"][0]["message"]
+        message = message_of(await completion_of(replaying(THINKS + HELLO), settings))
         assert {key for key in message if key.startswith("reasoning")} == {field}
 
 
 async def test_the_operator_chooses_the_field_of_preambles() -> None:
     settings = Settings(chat_preamble_field="reasoning")
-    message = (await completion_of(replaying(WHOLE), settings, tools=[TOOL]))["choices"][0]["message"]
+    message = message_of(await completion_of(replaying(WHOLE), settings, tools=[TOOL]))
     assert (message["content"], message["reasoning"]) == (None, "A greeting.\n\nI look.")
 
 
-async def test_a_failure_is_one_last_chunk_after_all_generated_text(encoding: Encoding) -> None:
-    engine = ReplayEngine(encoding.encode_special(THINKS + HELLO), fails_after=13, per_step=1)
-    chunks = await chunks_of(engine)
+async def test_a_failure_is_one_last_chunk_after_all_generated_text() -> None:
+    chunks = await chunks_of(replaying(THINKS + HELLO, fails_after=13))
     assert chunks[-1]["error"]["code"] == "server_error"
     assert set(chunks[-1]["error"]) == {"message", "type", "param", "code"}
     assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1]) == "Hello"

@@ -1,14 +1,13 @@
 """Forms that a chat request requires, and answers that it begins: stated, enforced, or checked at the end."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gpt_oss_server.errors import ApiError, InvalidOutput
 from gpt_oss_server.harmony.encoding import END, Encoding, load_encoding
-from inference.grammar import GrammarState, Notation, SpelledGrammar
+from inference.grammar import Notation, SpelledGrammar
 from tests.doubles.apis.chat_asking import (
     TOOL,
     check_chunks,
@@ -18,10 +17,10 @@ from tests.doubles.apis.chat_asking import (
     message_of,
     replaying,
 )
-from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.harmony.sampling import RandomEngine, allowed
+from tests.doubles.harmony.schemas import INTEGER, TEXT, closed, opened
 
-SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+SCHEMA = {**opened(name=TEXT), "required": ["name"]}
 OBJECT: dict[str, Any] = {"response_format": {"type": "json_object"}}
 SHAPED: dict[str, Any] = {"response_format": {"type": "json_object", "schema": SCHEMA}}
 NAMED_SCHEMA = {"name": "city", "schema": SCHEMA, "strict": True}
@@ -34,22 +33,17 @@ NAMED: dict[str, Any] = {"tool_choice": {"type": "function", "function": {"name"
 
 
 @pytest.mark.parametrize("body", [FORMAT, OBJECT, SHAPED], ids=["schema", "object", "object with a schema"])
-async def test_an_answer_in_the_form_is_accepted(body: dict[str, Any]) -> None:
+async def test_a_preamble_is_not_part_of_an_answer_in_a_form(body: dict[str, Any]) -> None:
     assert message_of(await completion_of(replaying(GOOD), **body))["content"] == '{"name": "Oslo"}'
-
-
-async def test_a_preamble_is_not_part_of_an_answer_in_a_form() -> None:
     turn = "<|channel|>commentary<|message|>I will name one.<|end|><|start|>assistant" + GOOD
-    for body in (FORMAT, OBJECT):
-        whole = await completion_of(replaying(turn), **body)
-        assert message_of(whole)["content"] == '{"name": "Oslo"}'
-        assert message_of(whole)["reasoning"].endswith("I will name one.")
-        assert check_chunks(await chunks_of(replaying(turn), **body))["choices"] == whole["choices"]
+    whole = await completion_of(replaying(turn), **body)
+    assert message_of(whole)["content"] == '{"name": "Oslo"}'
+    assert message_of(whole)["reasoning"].endswith("I will name one.")
+    assert check_chunks(await chunks_of(replaying(turn), **body))["choices"] == whole["choices"]
 
 
 async def test_an_answer_in_a_form_has_no_preamble_if_there_are_no_tools() -> None:
-    engine = replaying(GOOD)
-    engine.info = replace(engine.info, enforces_grammar=True)
+    engine = replaying(GOOD, enforces_grammar=True)
     for body in (FORMAT, {**FORMAT, "tools": [TOOL]}, {}):
         await completion_of(engine, **body)
     preamble = load_encoding().encode_special("<|channel|>commentary<|message|>")
@@ -92,8 +86,7 @@ async def test_allowed_tools_in_the_nested_form_of_chat() -> None:
 
 
 async def test_an_engine_that_enforces_grammars_gets_one_for_every_choice() -> None:
-    engine = replaying(GOOD)
-    engine.info = replace(engine.info, enforces_grammar=True)
+    engine = replaying(GOOD, enforces_grammar=True)
     await completion_of(engine, n=2, **FORMAT)
     await completion_of(engine)
     assert [sampling.grammar is not None for sampling in engine.samplings] == [True] * 3
@@ -101,8 +94,7 @@ async def test_an_engine_that_enforces_grammars_gets_one_for_every_choice() -> N
 
 
 async def test_an_engine_that_takes_grammars_as_text_gets_one_and_is_checked() -> None:
-    good, bad = replaying(GOOD), replaying(BAD)
-    good.info = bad.info = replace(good.info, notation=Notation.GBNF)
+    good, bad = (replaying(text, notation=Notation.GBNF) for text in (GOOD, BAD))
     await completion_of(good, **FORMAT)
     await completion_of(good)
     formed, free = (sampling.grammar for sampling in good.samplings)
@@ -131,38 +123,23 @@ async def test_without_grammars_each_form_is_checked(fields: dict[str, Any], goo
         await completion_of(replaying(answer.format(bad)), **fields)
 
 
-PERSON = {
-    "type": "object",
-    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
-    "required": ["name", "age"],
-    "additionalProperties": False,
-}
-PERSON_FORM = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON, "strict": True}}
+PERSON = closed(name=TEXT, age=INTEGER)
+PERSON_FORM = {"type": "json_schema", "json_schema": {**NAMED_SCHEMA, "schema": PERSON}}
 PERSONS: dict[str, Any] = {"response_format": PERSON_FORM}
 TWICE = " a server.<|end|><|start|>assistant<|channel|>final<|message|>I am a server.<|return|>"
 
 
-def enforcing(text: str) -> ReplayEngine:
-    engine = replaying(text)
-    engine.info = replace(engine.info, enforces_grammar=True)
-    return engine
-
-
-def may(state: GrammarState, marks: str) -> list[bool]:
-    mask = allowed(state.mask())
-    return [bool(mask[token]) for token in load_encoding().encode_special(marks)]
-
-
 async def test_the_grammar_allows_the_rest_of_one_message(encoding: Encoding) -> None:
-    engine = enforcing(" a server.<|return|>")
+    engine = replaying(" a server.<|return|>", enforces_grammar=True)
     completion = await completion_of(engine, **continuing("I am"))
     assert message_of(completion)["content"] == " a server."
-    grammar = engine.samplings[0].grammar
+    marks = encoding.encode_special("<|return|><|end|><|call|><|start|><|channel|><|message|>")
     for text in ("", " a server."):
-        state = grammar.start()
+        state = engine.samplings[0].grammar.start()
         for token in encoding.encode(text):
             state.accept(token)
-        assert may(state, "<|return|><|end|><|call|><|start|><|channel|><|message|>") == [True] + [False] * 5
+        mask = allowed(state.mask())
+        assert [bool(mask[token]) for token in marks] == [True] + [False] * 5
 
 
 async def test_without_a_grammar_the_end_of_the_message_ends_the_turn() -> None:
@@ -175,13 +152,11 @@ async def test_without_a_grammar_the_end_of_the_message_ends_the_turn() -> None:
 
 async def test_reasoning_that_is_continued_is_followed_by_an_answer(encoding: Encoding) -> None:
     rest = " indeed.<|end|><|start|>assistant<|channel|>final<|message|>Yes.<|return|>"
-    engine = enforcing(rest)
-    body = continuing("", reasoning="It is so,")
-    completion = await completion_of(engine, **body)
+    engine = replaying(rest, enforces_grammar=True)
+    completion = await completion_of(engine, **continuing("", reasoning="It is so,"))
     assert END not in engine.samplings[0].stop_token_ids
     assert message_of(completion)["content"] == "Yes."
-    grammar = engine.samplings[0].grammar
-    state = grammar.start()
+    state = engine.samplings[0].grammar.start()
     for token in encoding.encode_special(rest):
         assert allowed(state.mask())[token]
         state.accept(token)

@@ -30,12 +30,6 @@ def url() -> Iterator[str]:
         yield base
 
 
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=url, api_key="any", max_retries=0) as made:
-        yield made
-
-
 def posted(url: str, **body: Any) -> dict[str, Any]:
     """Half of the paths are not below /v1."""
     return dict(httpx.post(url, json=body, timeout=60).json())
@@ -169,18 +163,12 @@ def test_tokenize_errors_name_the_wrong_field(url: str, path: str, body: Any, pa
     assert (response.status_code, response.json()["error"]["param"]) == (400, param)
 
 
-def tokens_of(root: str, **body: Any) -> list[int]:
-    return list(httpx.post(f"{root}/tokenize", json=body).json()["tokens"])
-
-
-def test_the_special_tokens_are_single_ids() -> None:
-    with serving(scripted("x")) as url:
-        root = url.removesuffix("/v1")
-        info = httpx.get(f"{root}/tokenizer_info").json()
-        begins, ends, pads = (
-            tokens_of(root, prompt=info[f"{name}_token"], add_special_tokens=False)
-            for name in ("bos", "eos", "pad")
-        )
+def test_the_special_tokens_are_single_ids(url: str) -> None:
+    root = url.removesuffix("/v1")
+    info = httpx.get(f"{root}/tokenizer_info").json()
+    spelt = [info[f"{name}_token"] for name in ("bos", "eos", "pad")]
+    tokenized = [posted(f"{root}/tokenize", prompt=each, add_special_tokens=False) for each in spelt]
+    begins, ends, pads = (each["tokens"] for each in tokenized)
     assert (len(begins), ends, pads) == (1, [RETURN], [ENDOFTEXT])
     assert info["model_max_length"] == 131_072
 
@@ -206,25 +194,16 @@ async def test_too_many_choices_are_refused_and_the_bound_is_a_setting() -> None
 
 def test_the_requests_of_a_client_share_choices_and_leave_some_for_others() -> None:
     served = Served(scripted(HELLO))
+    wanted = (("a", 2_048), ("a", 2_048), ("b", 2_048), ("c", 1), ("c", 4), ("d", 2_048))
     for _ in range(2):  # what a request took comes back
         with ExitStack() as running:
-            taken = [
-                running.enter_context(served.parallel_choices(client, count))
-                for client, count in (
-                    ("a", 2_048),
-                    ("a", 2_048),
-                    ("b", 2_048),
-                    ("c", 1),
-                    ("c", 4),
-                    ("d", 2_048),
-                )
-            ]
+            taken = [running.enter_context(served.parallel_choices(*each)) for each in wanted]
         assert taken == [128, 1, 1 + 64, 1, 4, 1 + 31]
 
 
 MANY: dict[str, dict[str, Any]] = {
     "completions": {"prompt": ["a"] * 500, "n": 4},
-    "chat/completions": {"messages": [{"role": "user", "content": "a"}], "n": 100},
+    "chat/completions": {**HI, "n": 100},
 }
 
 
@@ -232,9 +211,8 @@ MANY: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("path", MANY)
 async def test_a_client_that_leaves_ends_all_choices_and_begins_no_more(path: str, stream: bool) -> None:
     engine = scripted("<|channel|>final<|message|>" + "word " * 500, loop=True, tokens_per_second=20)
-    settings = Settings(max_concurrent=2, max_waiting=2)
     body = {**MANY[path], "max_tokens": 100, "stream": stream}
-    with serving(engine, settings) as url:
+    with serving(engine, Settings(max_concurrent=2, max_waiting=2)) as url:
         await leave_in_the_middle(f"{url}/{path}", body, engine, generations=4)
         await asyncio.sleep(0.5)
         assert engine.active == 0

@@ -23,6 +23,7 @@ from tests.doubles.harmony.decoding import decode, messages_of, slips_of
 from tests.doubles.harmony.sampling import RandomModel, allowed, closing_tokens, fitting
 from tests.doubles.harmony.schemas import TEXT, closed
 from tests.doubles.random_tests.seeds import seeds
+from tests.doubles.stored import known
 
 CITY = closed(city=TEXT)
 TOOLS = (
@@ -71,6 +72,10 @@ ILLEGAL = [
 ]
 
 
+def compiled(grammars: Grammars, shape: TurnShape) -> CompiledGrammar:
+    return grammars.compile(turn_grammar(shape))
+
+
 @pytest.fixture(scope="module")
 def grammar(grammars: Grammars) -> CompiledGrammar:
     return compiled(grammars, TurnShape(TOOLS))
@@ -79,10 +84,6 @@ def grammar(grammars: Grammars) -> CompiledGrammar:
 @pytest.fixture(scope="module")
 def parallel(grammars: Grammars) -> CompiledGrammar:
     return compiled(grammars, TurnShape(TOOLS, parallel=True))
-
-
-def compiled(grammars: Grammars, shape: TurnShape) -> CompiledGrammar:
-    return grammars.compile(turn_grammar(shape))
 
 
 def passes(encoding: Encoding, grammar: CompiledGrammar, text: str) -> bool:
@@ -184,9 +185,10 @@ def test_an_untrained_model_writes_only_well_formed_turns(
                 json.loads(last.text)
 
 
-@pytest.mark.parametrize(
-    "end", ["", "<|return|>", "<|start|>functions", "<|start|>browser", "<|start|>python"]
-)
+ENDS = ("", "<|return|>", "<|start|>functions", "<|start|>browser", "<|start|>python")
+
+
+@pytest.mark.parametrize("end", ENDS)
 def test_calls_follow_each_other_until_one_of_the_ends(
     encoding: Encoding, parallel: CompiledGrammar, end: str
 ) -> None:
@@ -268,7 +270,7 @@ def test_a_grammar_that_cannot_be_followed_is_the_requests_fault(
     encoding: Encoding, grammars: Grammars
 ) -> None:
     body = JsonBody({"type": "object", "properties": {f"n{at}": {} for at in range(1_000)}})
-    state = grammars.compile(turn_grammar(TurnShape(answer=body, asides=()))).start()
+    state = compiled(grammars, TurnShape(answer=body, asides=())).start()
     begun = encoding.encode_special('<|channel|>final<|message|>{"')
     with pytest.raises(GrammarFailed, match="max is") as failed:
         list(map(state.accept, begun))
@@ -304,9 +306,7 @@ INEXPRESSIBLE = r"(?=a) (a)\1 \p{L} (a*)* a{999} (a [a a) <| a^ [[:alpha:]] [\w&
 
 
 def matches(pattern: str, text: str) -> bool:
-    node = node_of_pattern(pattern)
-    assert node is not None
-    rest = Rest(Tree(node, {}), lambda code: chr(code).encode())
+    rest = Rest(Tree(known(node_of_pattern(pattern)), {}), lambda code: chr(code).encode())
     rest.take(map(ord, text))
     return None in rest._reached(rest.positions)
 

@@ -16,6 +16,7 @@ from gpt_oss_server.harmony.encoding import Encoding
 from inference.grammar import Grammar
 from tests.doubles.harmony.sampling import RandomModel, closing_tokens, fitting
 from tests.doubles.harmony.schemas import INTEGER, TEXT, closed, opened
+from tests.doubles.stored import known
 
 RECORDED = Path(__file__).parents[1] / "clients" / "requests"
 N, T = INTEGER, TEXT
@@ -24,9 +25,7 @@ N, T = INTEGER, TEXT
 def guided(encoding: Encoding, guides: dict[str, Any], **more: Any) -> Grammar:
     """The grammar of a turn that may call tools with these schemas."""
     wanted = Wanted(calls=[ClientCall(recipient) for recipient in guides], guides=guides, **more)
-    grammar = bind(wanted, encoding, enforces=True, guides=True).grammar
-    assert grammar is not None
-    return grammar
+    return known(bind(wanted, encoding, enforces=True, guides=True).grammar)
 
 
 TODO = {**opened(step=T, status={"enum": ["open", "done"]}), "required": ["step", "status"]}
@@ -87,9 +86,8 @@ def test_a_guide_never_refuses_a_request(
 
     wide = opened(**{f"name{at}": T for at in range(40)})
     guides = {f"functions.f{at}": {**wide, "title": str(at)} for at in range(40)}
-    city = encoding.encode_special(
-        '<|channel|>commentary to=functions.f1 <|constrain|>json<|message|>{"city": 1}<|call|>'
-    )
+    call = '<|channel|>commentary to=functions.f1 <|constrain|>json<|message|>{"city": 1}<|call|>'
+    city = encoding.encode_special(call)
     assert fitting(guided(encoding, guides), city) < len(city)
     monkeypatch.setattr(grammars, "_limits", llguidance.LLParserLimits(max_grammar_size=5_000))
     guides["functions.other"] = wide  # another grammar
@@ -159,11 +157,10 @@ STRICT: list[dict[str, Any]] = [
 def test_required_properties_are_always_there(
     encoding: Encoding, grammars: Grammars, schema: dict[str, Any], strict: bool
 ) -> None:
-    grammar: Grammar | None = guided(encoding, {"functions.f": schema})
+    grammar = guided(encoding, {"functions.f": schema})
     if strict:
         calls = [ClientCall("functions.f", Schema(schema, "tools[0].parameters"))]
-        grammar = bind(Wanted(calls), encoding, enforces=True).grammar
-    assert grammar is not None
+        grammar = known(bind(Wanted(calls), encoding, enforces=True).grammar)
     answers = [arguments(encoding, grammar, seed) for seed in range(20)]
     assert any(answers)
     for text in filter(None, answers):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import httpx
@@ -15,6 +15,7 @@ from gpt_oss_server.errors import ContainerNotFound
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import Toolset
+from tests.doubles.apis.api_client import client_of
 from tests.doubles.apis.asking import responses_service
 from tests.doubles.serving import scripted, serving
 from tests.doubles.tools.scripted_tool import Clock, Ready
@@ -36,20 +37,16 @@ CLOSED = Settings(python="off", browser="off")
 TOOLS: Any = [{"type": "code_interpreter", "container": {"type": "auto"}}]
 
 
-@contextmanager
-def served(*turns: Any, **settings: int) -> Iterator[OpenAI]:
+def served(*turns: Any, **settings: int) -> AbstractContextManager[OpenAI]:
     needs_bubblewrap()
     bounds = Settings(python="bubblewrap", browser="off", **settings)  # type: ignore[arg-type]
-    with serving(scripted(*turns, ANSWER), bounds) as url, OpenAI(base_url=url, api_key="unused") as client:
-        yield client
+    return client_of(*turns, ANSWER, settings=bounds)
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[OpenAI]:
-    turns = (
-        {"when": rf"{word}<\|end\|><\|start\|>assistant$", "text": CALL.replace("{}", code)}
-        for word, code in CODE.items()
-    )
+    end = r"<\|end\|><\|start\|>assistant$"
+    turns = [{"when": f"{word}{end}", "text": CALL.replace("{}", code)} for word, code in CODE.items()]
     with served(*turns, max_body_bytes=1_000_000) as client:
         yield client
 
@@ -207,9 +204,8 @@ def test_files_of_a_request_are_in_its_container(client: OpenAI) -> None:
     first, container, logs = ask(client, "READ", tools=tools)
     assert logs == "x,y\n"
     names = ["in.csv", f"{files[1]}-in.csv"]
-    rendered = httpx.post(
-        f"{client.base_url}".replace("/v1/", "/render"), json={"input": "?", "tools": tools}
-    )
+    render = str(client.base_url).replace("/v1/", "/render")
+    rendered = httpx.post(render, json={"input": "?", "tools": tools})
     assert f"The user's files are in /mnt/data: {', '.join(names)}\n" in rendered.json()["text"]
     for listed in client.containers.files.list(container):
         assert (listed.path.removeprefix("/mnt/data/") in names, listed.source) == (True, "user")

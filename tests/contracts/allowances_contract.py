@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from gpt_oss_server.stores.sql.allowances import Allowances, Charge, Refused
+from gpt_oss_server.stores.sql.database import Database
 
 
 async def used_up(allowances: Allowances, name: str, limit: int, amount: float) -> int:
@@ -18,12 +19,11 @@ async def used_up(allowances: Allowances, name: str, limit: int, amount: float) 
 
 
 class AllowancesContract:
-    async def make(self) -> Allowances:
-        raise NotImplementedError
+    database: Database
 
     @pytest.fixture
-    async def allowances(self) -> Allowances:
-        return await self.make()
+    def allowances(self) -> Allowances:
+        return Allowances(self.database)
 
     async def test_a_limit_may_be_used_up_at_once_and_is_then_refused_with_the_time(
         self, allowances: Allowances

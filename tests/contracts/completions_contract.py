@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.stores.sql.completions import Completions, StoredCompletion
+from gpt_oss_server.stores.sql.database import Database
 
 
 def completion(number: int) -> StoredCompletion:
@@ -18,12 +19,11 @@ async def ids(store: Completions, after: str | None, most: int, newest_first: bo
 
 
 class CompletionsContract:
-    async def make(self) -> Completions:
-        raise NotImplementedError
+    database: Database
 
     @pytest.fixture
-    async def store(self) -> Completions:
-        return await self.make()
+    def store(self) -> Completions:
+        return Completions(self.database)
 
     async def test_a_completion_is_kept_whole_until_it_is_deleted(self, store: Completions) -> None:
         await store.put(completion(1))

@@ -12,6 +12,7 @@ from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.vector_stores import Entry, Filter, Passage, Ranking, VectorStore
 from tests.doubles.engines.embeddings_double import EmbeddingsDouble
+from tests.doubles.stored import known
 
 LEASE = 60.0
 TEXTS = {
@@ -43,9 +44,6 @@ class EmbeddedContract:
             await stores.add(claimed, [Passage(0, TEXTS[claimed.entry.file_id])], LEASE)
             await stores.finish(claimed)
 
-    async def embedded(self, stores: VectorStores) -> None:
-        await Embedding(stores, LEASE).embed_all()
-
     async def found(self, stores: VectorStores, query: str, ranking: Ranking | None = None) -> list[str]:
         hits = await stores.find(["vs"], [query], 10, None, ranking)
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
@@ -55,10 +53,10 @@ class EmbeddedContract:
     async def test_words_and_vectors_are_fused_by_rank(self, double: EmbeddingsDouble) -> None:
         stores = self.stores(double)
         await self.filled(stores)
-        assert (await stores.get("vs")).counts == {"in_progress": 4}  # type: ignore[union-attr]
+        assert known(await stores.get("vs")).counts == {"in_progress": 4}
         assert await self.found(stores, "boat harbour", VECTORS) == []
-        await self.embedded(stores)
-        assert (await stores.get("vs")).counts == {"completed": 4}  # type: ignore[union-attr]
+        await Embedding(stores, LEASE).embed_all()
+        assert known(await stores.get("vs")).counts == {"completed": 4}
         assert await self.found(stores, "meal harbour", WORDS) == ["harbour", "noon"]
         assert (await self.found(stores, "meal", VECTORS))[0] == "rice"
         assert await self.found(stores, "meal harbour") == ["harbour", "noon", "rice", "rules"]
@@ -72,7 +70,7 @@ class EmbeddedContract:
     async def test_filters_hold_for_vectors_too(self, double: EmbeddingsDouble) -> None:
         stores = self.stores(double)
         await self.filled(stores)
-        await self.embedded(stores)
+        await Embedding(stores, LEASE).embed_all()
         for ranking in (None, VECTORS, WORDS):
             hits = await stores.find(["vs"], ["boat harbour"], 10, Filter("eq", "long", [True]), ranking)
             assert {hit.entry.file_id for hit in hits} <= {"harbour", "rules"}
@@ -81,10 +79,10 @@ class EmbeddedContract:
     async def test_vectors_of_two_models_are_never_compared(self, double: EmbeddingsDouble) -> None:
         old, new = self.stores(double), self.stores(double, "other")
         await self.filled(old)
-        await self.embedded(old)
+        await Embedding(old, LEASE).embed_all()
         assert await self.found(new, "meal", VECTORS) == []
         assert await self.found(new, "rice") == ["rice"]  # by words
-        await self.embedded(new)
+        await Embedding(new, LEASE).embed_all()
         assert (await self.found(new, "meal", VECTORS))[0] == "rice"
         assert await self.found(old, "meal", VECTORS) == []
         assert await Unembedded(self.database).claim("words 256", LEASE) is None  # a server of the old model
@@ -92,7 +90,7 @@ class EmbeddedContract:
     async def test_vectors_leave_with_their_file(self, double: EmbeddingsDouble) -> None:
         stores = self.stores(double)
         await self.filled(stores)
-        await self.embedded(stores)
+        await Embedding(stores, LEASE).embed_all()
         await stores.detach("vs", "rice")
         assert "rice" not in await self.found(stores, "meal", VECTORS)
         await stores.delete("vs")
@@ -102,7 +100,7 @@ class EmbeddedContract:
     async def test_another_owner_finds_nothing(self, double: EmbeddingsDouble) -> None:
         stores = self.stores(double)
         await self.filled(stores.of("alice"))
-        await self.embedded(stores)
+        await Embedding(stores, LEASE).embed_all()
         assert (await self.found(stores.of("alice"), "meal"))[0] == "rice"
         assert await self.found(stores.of("bob"), "meal") == []
 
@@ -110,31 +108,25 @@ class EmbeddedContract:
         stores, files = self.stores(double), Unembedded(self.database)
         await self.filled(stores)
         await files.choose("words 256")
-        dead = await files.claim("words 256", 0.0)
-        assert dead is not None
+        dead = known(await files.claim("words 256", 0.0))
         [(place, _)] = await files.passages(dead, 0, 9)
-        assert stores.embeddings is not None
-        some = await stores.embeddings.of_passages(["half of it"])
+        some = await known(stores.embeddings).of_passages(["half of it"])
         await files.add(dead, "words 256", [place], some)
         await stores.set_attributes("vs", dead.entry.file_id, {"year": 2026})
-        await self.embedded(stores)
+        await Embedding(stores, LEASE).embed_all()
         await files.add(dead, "words 256", [place], some)  # too late
         await files.finish(dead, "other")
         assert await self.database.read(lambda tx: tx.rows("SELECT COUNT(*) FROM vectors")) == [(4,)]
-        entry = await stores.entry("vs", dead.entry.file_id)
-        assert entry is not None
+        entry = known(await stores.entry("vs", dead.entry.file_id))
         assert (entry.status, dict(entry.attributes)) == ("completed", {"year": 2026})
 
     async def test_a_cancelled_file_stays_cancelled(self, double: EmbeddingsDouble) -> None:
         stores, files = self.stores(double), Unembedded(self.database)
         await stores.put(VectorStore("vs", "", 0, 0))
         await stores.attach("vs", [Entry("noon", "noon.txt", 0, 800, 0, True, batch="b")])
-        claimed = await stores.claim(LEASE)
-        assert claimed is not None
-        await stores.finish(claimed)
+        await stores.finish(known(await stores.claim(LEASE)))
         await files.choose("words 256")
-        claimed = await files.claim("words 256", LEASE)
-        assert claimed is not None
+        claimed = known(await files.claim("words 256", LEASE))
         await stores.cancel("vs", "b")
         assert not await files.hold(claimed, LEASE)
         await files.finish(claimed, "words 256")
@@ -145,10 +137,8 @@ class EmbeddedContract:
     ) -> None:
         await self.filled(self.stores(double))
         without = VectorStores(self.database)
-        await self.embedded(without)
-        store = await without.get("vs")
-        assert store is not None
-        assert store.counts == {"completed": 4}
+        await Embedding(without, LEASE).embed_all()
+        assert known(await without.get("vs")).counts == {"completed": 4}
         with_again = self.stores(double)
-        await self.embedded(with_again)
+        await Embedding(with_again, LEASE).embed_all()
         assert (await self.found(with_again, "meal", VECTORS))[0] == "rice"

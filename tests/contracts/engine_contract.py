@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from inference.engine import ContextOverflow, Engine, EngineClosed, Finish, Sampling, Step
+from tests.doubles.stored import known
 
 PROMPT = [11, 12, 13, 14, 15]
 GREEDY = Sampling(temperature=0.0, stop_token_ids=frozenset(), max_tokens=40)
@@ -138,9 +139,8 @@ class EngineContract:
             pytest.skip("this engine has no logprobs")
         found = await generated(engine, replace(GREEDY, logprobs=1))
         for step in found.steps:
-            assert step.logprobs is not None
-            assert tuple(entry.token for entry in step.logprobs) == step.tokens
-            assert all(entry.logprob <= 0 and len(entry.top) == 1 for entry in step.logprobs)
+            assert tuple(entry.token for entry in known(step.logprobs)) == step.tokens
+            assert all(entry.logprob <= 0 and len(entry.top) == 1 for entry in known(step.logprobs))
         silent = await generated(engine, replace(GREEDY, max_tokens=8))
         assert all(step.logprobs is None for step in silent.steps)
 
@@ -148,13 +148,9 @@ class EngineContract:
         if "alternatives" not in engine.info.honours:
             pytest.skip("this engine does not report chosen tokens")
         one = replace(GREEDY, max_tokens=1, logprobs=3)
-        likeliest = (await generated(engine, one)).steps[0].logprobs
-        assert likeliest
-        wanted = dict(likeliest[0].top)
+        wanted = dict(known((await generated(engine, one)).steps[0].logprobs)[0].top)
         among = replace(one, alternatives=tuple(reversed(wanted)))
-        found = (await generated(engine, among)).steps[0].logprobs
-        assert found
-        scores = dict(found[0].top)
+        scores = dict(known((await generated(engine, among)).steps[0].logprobs)[0].top)
         summand = max(wanted.values()) - max(scores.values())
         assert {token: score + summand for token, score in scores.items()} == pytest.approx(wanted, abs=1e-3)
 
@@ -166,16 +162,15 @@ class EngineContract:
         await generated(engine, few, prompt)
         for _ in range(2):
             first, *others = (await generated(engine, replace(few, prompt_logprobs=2), prompt)).steps
-            assert first.prompt_logprobs is not None
-            assert first.prompt_logprobs[0] is None, "the first token has no score"
-            scored = [entry for entry in first.prompt_logprobs[1:] if entry is not None]
+            unscored, *rest = known(first.prompt_logprobs)
+            assert unscored is None, "the first token has no score"
+            scored = [entry for entry in rest if entry is not None]
             assert [entry.token for entry in scored] == prompt[1:]
             assert all(len(entry.top) == 2 and entry.logprob <= entry.top[0][1] for entry in scored)
             for entry in scored:  # the rank of the prompt's token, whether or not it is among the likeliest
                 likeliest = [token for token, _ in entry.top]
                 place = likeliest.index(entry.token) + 1 if entry.token in likeliest else None
-                assert entry.rank is not None
-                assert entry.rank == place if place is not None else entry.rank > 2
+                assert entry.rank == place if place is not None else known(entry.rank) > 2
             assert all(step.prompt_logprobs is None for step in others)
 
     async def test_prompt_scores_equal_the_scores_of_sampled_tokens(self, engine: Engine) -> None:
@@ -185,8 +180,7 @@ class EngineContract:
         scores = [entry.logprob for step in sampled.steps for entry in step.logprobs or ()]
         whole = [*PROMPT, *sampled.tokens]
         again = await generated(engine, replace(GREEDY, prompt_logprobs=0, max_tokens=1), whole)
-        assert again.steps[0].prompt_logprobs is not None
-        of_prompt = [entry.logprob for entry in again.steps[0].prompt_logprobs[len(PROMPT) :] if entry]
+        of_prompt = [entry.logprob for entry in known(again.steps[0].prompt_logprobs)[len(PROMPT) :] if entry]
         assert of_prompt == pytest.approx(scores, abs=1e-4)
 
     async def test_a_closed_engine_raises(self, engine: Engine) -> None:

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from gpt_oss_server.stores.events import TooManyRuns
+from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sql.events import EventLog, EventLogs
 from tests.doubles.stored import known
 
@@ -20,12 +21,11 @@ async def read(log: EventLog, after: int = -1) -> list[bytes]:
 
 
 class EventLogContract:
-    async def make(self) -> EventLogs:
-        raise NotImplementedError
+    database: Database
 
     @pytest.fixture
-    async def logs(self) -> EventLogs:
-        return await self.make()
+    def logs(self) -> EventLogs:
+        return EventLogs(self.database)
 
     async def test_an_ended_log_is_read_from_any_number_on(self, logs: EventLogs) -> None:
         await logs.begin("run")
@@ -112,7 +112,6 @@ class EventLogContract:
         assert await alice.open("run") is None
 
     async def test_an_owner_has_no_more_runs_than_it_may(self, logs: EventLogs) -> None:
-
         async def begin(number: int) -> bool:
             try:
                 await logs.of("alice").begin(f"run_{number}", most=3)

@@ -4,13 +4,16 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from gpt_oss_server.stores import files as contract
 from gpt_oss_server.stores.documents.files import Files
+from gpt_oss_server.stores.documents.folder import FileFolder
 from gpt_oss_server.stores.files import FileLost, LineTooLong, NewFile, NoRoom, Upload, lines
+from gpt_oss_server.stores.sql.database import Database
 from tests.doubles.waiting import until_found
 
 MEGABYTE = 2**20
@@ -41,12 +44,15 @@ async def ids(store: Files, after: str | None = None, most: int = 9, **wanted: A
 
 
 class FilesContract:
-    async def make(self, most: int | None = None) -> Files:
-        raise NotImplementedError
+    database: Database
+    folder: FileFolder | None = None
+
+    def make(self, most: int | None = None) -> Files:
+        return Files(self.database, self.folder, most=most)
 
     @pytest.fixture
-    async def store(self) -> Files:
-        return await self.make()
+    def store(self) -> Files:
+        return self.make()
 
     async def test_a_file_is_kept_whole_until_it_is_deleted(self, store: Files) -> None:
         stored = await store.create(new(lasts=3_600), stream(CONTENT))
@@ -93,9 +99,8 @@ class FilesContract:
         assert (await writing).bytes == len(CONTENT)
 
     async def test_the_record_may_be_completed_after_the_last_byte(self, store: Files) -> None:
-        stored = await store.create(
-            new(), stream(b"{}"), described=lambda file: replace(file, purpose="batch", lasts=9_000)
-        )
+        of_batch = partial(replace, purpose="batch", lasts=9_000)
+        stored = await store.create(new(), stream(b"{}"), described=of_batch)
         assert (stored.purpose, stored.expires_at) == ("batch", 10_000)
         assert await ids(store, purpose="batch") == ["1"]
 
@@ -123,7 +128,7 @@ class FilesContract:
         assert await read(alice, "file_1") == b"of alice"
 
     async def test_the_room_of_an_owner_and_that_of_all_are_bounded(self) -> None:
-        store = await self.make(3 * MEGABYTE)
+        store = self.make(3 * MEGABYTE)
         alice, bob = store.of("alice"), store.of("bob")
         await alice.create(new(1), stream(b"x" * MEGABYTE))
         with pytest.raises(NoRoom) as refused:

@@ -2,7 +2,7 @@
 
 from gpt_oss_server.stores.base import Store, StoredResponse
 from gpt_oss_server.stores.pages import Wanted
-from tests.doubles.stored import append, conversation, ids, item, part, stored, turn
+from tests.doubles.stored import append, conversation, ids, item, known, part, stored, turn
 
 
 class OwnersContract:
@@ -10,9 +10,7 @@ class OwnersContract:
         alice, bob = store.of("alice"), store.of("bob")
         await alice.put(turn("resp_1", None))
         await alice.put_conversation(conversation("conv_1"), [part("msg_1")])
-        kept, named = await alice.get("resp_1"), await alice.get_conversation("conv_1")
-        assert kept is not None
-        assert named is not None
+        kept, named = known(await alice.get("resp_1")), known(await alice.get_conversation("conv_1"))
         assert (kept.owner, named.owner) == ("alice", "alice")
         assert await alice.item("msg_1") == item("msg_1")
         for other in (bob, store):
@@ -38,10 +36,8 @@ class OwnersContract:
 
     async def test_items_of_one_id_are_each_owners_own(self, store: Store) -> None:
         for owner in ("alice", "bob"):
-            given = StoredResponse(
-                {"id": f"resp_{owner}", "output": [item("ws_1", owner)]}, results={"ws_1": f"of {owner}"}
-            )
-            await store.of(owner).put(given)
+            response = {"id": f"resp_{owner}", "output": [item("ws_1", owner)]}
+            await store.of(owner).put(StoredResponse(response, results={"ws_1": f"of {owner}"}))
         for owner in ("alice", "bob"):
             assert await store.of(owner).item("ws_1") == item("ws_1", owner)
             assert await store.of(owner).result("ws_1") == f"of {owner}"

@@ -15,16 +15,16 @@ from gpt_oss_server.constraints.spelled_turn import spelled_turn
 from gpt_oss_server.harmony.encoding import CALL, STOP_IDS, UNKNOWN_TEXT, Encoding
 from inference.engine import Engine, EngineFailed, Finish, Sampling
 from tests.contracts.engine_contract import generated
+from tests.doubles.harmony.schemas import NUMBER, TEXT, array, closed, integer, opened, text
 
 PROPERTIES = {
-    "city": {"type": "string", "maxLength": 20},
-    "days": {"type": "integer", "minimum": 1, "maximum": 7},
+    "city": text(maxLength=20),
+    "days": integer(minimum=1, maximum=7),
     "unit": {"enum": ["celsius", "fahrenheit"]},
-    "hours": {"type": "array", "items": {"type": "number"}, "maxItems": 3},
+    "hours": array(NUMBER, maxItems=3),
 }
-WEATHER: dict[str, Any] = {"type": "object", "properties": PROPERTIES, "required": ["city", "unit"]}
-WEATHER["additionalProperties"] = False
-FREE = {"type": "object", "properties": {"note": {"type": "string"}}, "required": ["note"]}
+WEATHER = {**closed(**PROPERTIES), "required": ["city", "unit"]}
+FREE = {**opened(note=TEXT), "required": ["note"]}
 CALLEES = (Callee("functions.weather", JsonBody(WEATHER)), Callee("python", None, ("analysis",), ("code",)))
 NAMES = ("functions.f", "functions.fa", "functions.fab", "functions.weather", "g")
 SHAPES = {
@@ -95,12 +95,12 @@ class SpelledContract:
         self, engine: Engine, encoding: Encoding, name: str
     ) -> None:
         shape = SHAPES[name]
-        text = {
+        begins = {
             "tools": "<|channel|>analysis<|message|>I <| call 🧿<|end|><|start|>assistant"
             ' to=functions.weather<|channel|>commentary <|constrain|>json<|message|>{"city": "Ro',
             "loose": '<|channel|>final<|message|>{"note": "<|a", "more": [1, "x🧿 ',
-        }[name]
-        so_far = encoding.encode_special(text)
+        }
+        so_far = encoding.encode_special(begins[name])
         prompt = prompt_of(encoding, "What is the weather in Rome?")
         grammar = spelled_turn(shape, encoding)
         sampling = Sampling(temperature=1.0, top_p=0.9, seed=5, max_tokens=12, grammar=grammar)

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
+from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.vector_stores import Entry, Filter, Passage, VectorStore
+from tests.doubles.stored import known
 
 LEASE = 60.0
 TEXTS = {
@@ -46,12 +48,11 @@ async def found(stores: VectorStores, query: str, filters: Filter | None = None,
 
 
 class VectorStoresContract:
-    async def make(self) -> VectorStores:
-        raise NotImplementedError
+    database: Database
 
     @pytest.fixture
-    async def stores(self) -> VectorStores:
-        return await self.make()
+    def stores(self) -> VectorStores:
+        return VectorStores(self.database)
 
     async def test_passages_are_found_by_their_words(self, stores: VectorStores) -> None:
         await filled(stores)
@@ -79,9 +80,7 @@ class VectorStoresContract:
         await stores.attach("vs_1", [entry("tokyo"), entry("tides")])
         await read_all(stores, TEXTS, cut=7)
         for name in ("tokyo", "tides"):
-            kept = await stores.text(["vs_0", "vs_1"], f"file_{name}")
-            assert kept is not None
-            assert kept[1] == TEXTS[name]
+            assert known(await stores.text(["vs_0", "vs_1"], f"file_{name}"))[1] == TEXTS[name]
         assert await stores.text(["vs_1"], "file_boats") is None
 
     @pytest.mark.parametrize(
@@ -106,12 +105,8 @@ class VectorStoresContract:
     async def test_filters_are_conditions_on_attributes(
         self, stores: VectorStores, filters: Filter, names: set[str]
     ) -> None:
-        await filled(
-            stores,
-            tides={"lang": "en", "year": 2_025, "old": True},
-            boats={"lang": "en", "year": 2_026.5},
-            cooking={"lang": "de"},
-        )
+        tides, boats = {"lang": "en", "year": 2_025, "old": True}, {"lang": "en", "year": 2_026.5}
+        await filled(stores, tides=tides, boats=boats, cooking={"lang": "de"})
         assert set(await found(stores, "water", filters)) == names
         await stores.set_attributes("vs_1", "file_tides", {"lang": "fr"})
         assert "tides" not in await found(stores, "water", Filter("eq", "lang", ["en"]))
@@ -120,12 +115,10 @@ class VectorStoresContract:
         await stores.put(VectorStore("vs_1", "Harbour", 1_000, 1_000))
         assert await stores.attach("vs_1", [entry("tides"), entry("boats")])
         for error in (None, ("unsupported_file", "No.")):
-            claimed = await stores.claim(LEASE)
-            assert claimed is not None
+            claimed = known(await stores.claim(LEASE))
             assert await stores.set_attributes("vs_1", claimed.entry.file_id, {"area": "north"})
             await stores.finish(claimed, error)
-            kept = await stores.entry("vs_1", claimed.entry.file_id)
-            assert kept is not None
+            kept = known(await stores.entry("vs_1", claimed.entry.file_id))
             assert (kept.attributes, kept.error) == ({"area": "north"}, error)
 
     async def test_a_file_that_leaves_is_found_no_more(self, stores: VectorStores) -> None:
@@ -163,9 +156,7 @@ class VectorStoresContract:
         await stores.put(store)
         for now, written in ((1_059, 1_000), (1_060, 1_060)):
             await stores.used(store, now)
-            kept = await stores.get("vs_1")
-            assert kept is not None
-            assert kept.last_active_at == written
+            assert known(await stores.get("vs_1")).last_active_at == written
 
     async def test_an_owner_finds_its_own_stores_alone(self, stores: VectorStores) -> None:
         alice, bob = stores.of("alice"), stores.of("bob")
@@ -182,44 +173,36 @@ class VectorStoresContract:
     async def test_one_process_reads_a_file_at_a_time(self, stores: VectorStores) -> None:
         await stores.put(VectorStore("vs_1", "", 1_000, 1_000))
         await stores.attach("vs_1", [entry("tides")])
-        first = await stores.claim(0.0)  # whose process dies
-        assert first is not None
+        first = known(await stores.claim(0.0))  # whose process dies
         await stores.add(first, [Passage(0, "half of it")], 0.0)
-        second = await stores.claim(LEASE)
-        assert second is not None
+        second = known(await stores.claim(LEASE))
         assert await stores.claim(LEASE) is None
         assert await stores.add(first, [Passage(0, "too late")], LEASE) is False
         await stores.finish(first)
         await stores.add(second, [Passage(0, "all of it")], LEASE)
         await stores.finish(second)
-        kept = await stores.text(["vs_1"], "file_tides")
-        assert kept is not None
+        kept = known(await stores.text(["vs_1"], "file_tides"))
         assert (kept[0].status, kept[1]) == ("completed", "all of it")
 
     async def test_a_file_that_ends_each_process_is_given_up(self, stores: VectorStores) -> None:
         await stores.put(VectorStore("vs_1", "", 1_000, 1_000))
         await stores.attach("vs_1", [entry("bomb"), entry("tides"), entry("boats")])
         for name in ("bomb", "tides", "boats"):  # each before the second try of another
-            claimed = await stores.claim(0.0)
-            assert claimed is not None
+            claimed = known(await stores.claim(0.0))
             assert claimed.entry.file_id == f"file_{name}"
             if name != "bomb":
                 await stores.finish(claimed)
         for _ in range(4):
             assert await stores.claim(0.0) is not None
         assert await stores.claim(0.0) is None
-        failed = await stores.entry("vs_1", "file_bomb")
-        assert failed is not None
-        assert failed.status == "failed"
-        assert failed.error is not None
-        assert failed.error[0] == "server_error"
+        failed = known(await stores.entry("vs_1", "file_bomb"))
+        assert (failed.status, known(failed.error)[0]) == ("failed", "server_error")
 
     async def test_a_file_that_is_given_back_was_not_tried(self, stores: VectorStores) -> None:
         await stores.put(VectorStore("vs_1", "", 1_000, 1_000))
         await stores.attach("vs_1", [entry("tides")])
         for _ in range(9):
-            claimed = await stores.claim(LEASE)
-            assert claimed is not None
+            claimed = known(await stores.claim(LEASE))
             assert await stores.add(claimed, [Passage(0, "half of it")], LEASE)
             await stores.give_back(claimed)
             assert await stores.add(claimed, [Passage(9, "too late")], LEASE) is False
@@ -240,6 +223,4 @@ class VectorStoresContract:
         await stores.cancel("vs_1", "b")
         assert await stores.batch("vs_1", "b") == {"cancelled": 2}
         assert await names(status="cancelled") == ["1", "3"]
-        store = await stores.get("vs_1")
-        assert store is not None
-        assert store.counts == {"in_progress": 3, "cancelled": 2}
+        assert known(await stores.get("vs_1")).counts == {"in_progress": 3, "cancelled": 2}

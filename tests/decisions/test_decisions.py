@@ -17,6 +17,7 @@ from gpt_oss_server.runs.served import Served
 from gpt_oss_server.settings import Settings
 from inference.engine import Sampling
 from tests.doubles.serving import scripted, serving
+from tests.doubles.stored import known
 
 TICKET = "I was charged twice for the renewal, and nobody answers."
 TWICE: dict[str, Any] = {"type": "predicate", "instructions": "The customer paid twice.", "name": "twice"}
@@ -39,17 +40,9 @@ def url() -> Iterator[str]:
         yield base
 
 
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=url, api_key="any", max_retries=0) as made:
-        yield made
-
-
 def decided(url: str, **body: Any) -> dict[str, Any]:
-    answer = httpx.post(
-        f"{url}/decisions", json={"input": TICKET, "questions": QUESTIONS, **body}, timeout=60
-    )
-    return dict(answer.json())
+    body = {"input": TICKET, "questions": QUESTIONS, **body}
+    return dict(httpx.post(f"{url}/decisions", json=body, timeout=60).json())
 
 
 def test_each_kind_of_question_has_its_answer(client: openai.OpenAI) -> None:
@@ -60,11 +53,8 @@ def test_each_kind_of_question_has_its_answer(client: openai.OpenAI) -> None:
     shares = {(type(each.value), each.value): each.probability for each in choice.probabilities}
     assert set(shares) == {(str, "billing"), (str, "true"), (bool, True)}
     assert choice.confidence == max(shares.values()) == shares[type(choice.choice), choice.choice]
-    assert [(each.value, each.label) for each in score.probabilities] == [
-        (0, "calm"),
-        (1, "annoyed"),
-        (2, "furious"),
-    ]
+    levels = [(each.value, each.label) for each in score.probabilities]
+    assert levels == [(0, "calm"), (1, "annoyed"), (2, "furious")]
     assert score.score == pytest.approx(sum(each.value * each.probability for each in score.probabilities))
     for answer in (choice, score):
         assert sum(each.probability for each in answer.probabilities) == pytest.approx(1)
@@ -77,19 +67,15 @@ async def test_a_probability_is_that_of_the_answer_scored_by_itself(url: str) ->
     served = Served(engine)
     asked = lay_out(parse_request({"input": TICKET, "questions": QUESTIONS}), served.work(LOCAL))
     found = (await asyncio.to_thread(decided, url))["answers"]
-    shown = [
-        [found[0]["probability"], 1 - found[0]["probability"]],
-        *([each["probability"] for each in answer["probabilities"]] for answer in found[1:]),
-    ]
+    shown = [[each["probability"] for each in answer["probabilities"]] for answer in found[1:]]
+    shown.insert(0, [found[0]["probability"], 1 - found[0]["probability"]])
     for end, answers, probabilities in zip(asked.ends, asked.answers, shown, strict=True):
         alone = []
         for answer in answers:
             sampling = Sampling(max_tokens=1, prompt_logprobs=0)
             steps = [step async for step in engine.generate((*asked.shared, *end, answer), sampling)]
-            scored = steps[0].prompt_logprobs
-            assert scored is not None
-            assert scored[-1] is not None
-            alone.append(math.exp(scored[-1].logprob))
+            *_, scored = known(steps[0].prompt_logprobs)
+            alone.append(math.exp(known(scored).logprob))
         assert [each / sum(alone) for each in alone] == pytest.approx(probabilities, abs=1e-4)
     await engine.close()
 
@@ -147,9 +133,8 @@ def test_a_wrong_request_is_named(url: str, body: dict[str, Any], param: str | N
 
 def test_images_in_a_question_are_refused_where_the_operator_wants_this() -> None:
     picture = {"type": "input_image", "image_url": "data:image/png;base64,"}
-    with serving(
-        inference.load("random:tiny", device="cpu", progress=False), Settings(images="refuse")
-    ) as url:
+    engine = inference.load("random:tiny", device="cpu", progress=False)
+    with serving(engine, Settings(images="refuse")) as url:
         error = decided(url, questions=[{**TWICE, "instructions": [picture]}])["error"]
     assert error["param"] == "questions[0].instructions[0]"
 

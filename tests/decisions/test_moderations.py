@@ -25,16 +25,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield base
 
 
-@pytest.fixture
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=url, api_key="any", max_retries=0) as made:
-        yield made
-
-
 def test_each_text_has_a_score_for_each_category(client: openai.OpenAI) -> None:
-    made = client.moderations.create(
-        input=["Bake for an hour.", "I hate it."], model="omni-moderation-latest"
-    )
+    texts = ["Bake for an hour.", "I hate it."]
+    made = client.moderations.create(input=texts, model="omni-moderation-latest")
     assert (made.model, len(made.results)) == ("guard", 2)
     for result in made.results:
         scores = result.category_scores.model_dump(by_alias=True)
@@ -45,18 +38,13 @@ def test_each_text_has_a_score_for_each_category(client: openai.OpenAI) -> None:
         assert result.flagged == any(flags.values())
         assert result.category_applied_input_types.violence == ["text"]
     first = made.results[0].category_scores
-    alone = client.moderations.create(input=[{"type": "text", "text": "Bake for an hour."}]).results[0]
+    alone = client.moderations.create(input=[{"type": "text", "text": texts[0]}]).results[0]
     assert alone.category_scores.violence == pytest.approx(first.violence, abs=1e-4)
-    decision: Any = client.decisions.create(
-        model="guard",
-        input=[
-            {"role": "developer", "content": "The policy:\n\nRecipes are harmless."},
-            {"role": "user", "content": "Bake for an hour."},
-        ],
-        questions=[
-            {"type": "predicate", "instructions": f"The user's text {CATEGORIES['violence']} (violence)."}
-        ],
-    )
+    policy = {"role": "developer", "content": "The policy:\n\nRecipes are harmless."}
+    asked: Any = {"input": [policy, {"role": "user", "content": texts[0]}]}
+    about = f"The user's text {CATEGORIES['violence']} (violence)."
+    asked["questions"] = [{"type": "predicate", "instructions": about}]
+    decision: Any = client.decisions.create(model="guard", **asked)
     assert decision.answers[0].probability == pytest.approx(first.violence, abs=1e-4)
 
 

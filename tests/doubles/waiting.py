@@ -17,6 +17,15 @@ async def until(holds: Callable[[], object]) -> None:
         await asyncio.sleep(0 if turns < 1_000 else 0.005)  # it leaves the processor to what it waits for
 
 
+def waited(look: Callable[[], T], fits: Callable[[T], object], seconds: float = _SECONDS) -> T:
+    """Calls `look` until its result `fits`, in a test without an event loop."""
+    deadline = time.monotonic() + seconds
+    while not fits(found := look()):
+        assert time.monotonic() < deadline, f"it did not happen: {found!r:.500}"
+        time.sleep(0.05)
+    return found
+
+
 async def until_found(
     look: Callable[[], Awaitable[T]], fits: Callable[[T], object], *, seconds: float = _SECONDS
 ) -> T:

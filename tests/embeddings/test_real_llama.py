@@ -1,7 +1,7 @@
 """A real llama-server as the endpoint of embeddings, with the weights of the embedded model."""
 
-import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from gpt_oss_server.settings import Settings
 from inference import tiny
 from inference.config import read_config
 from tests.doubles.engines.live import exported, found_llama_server, llama_server
+from tests.doubles.stored import known
 
 pytestmark = [pytest.mark.engines, pytest.mark.anyio]
 LLAMA = found_llama_server()
@@ -18,12 +19,16 @@ READS = 64  # tokens of a text
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if LLAMA is None:
         pytest.skip("no llama-server: set LLAMA_SERVER to its path")
-    model = exported(tiny.checkpoint(), tmp_path_factory.mktemp("model") / "tiny.gguf")
+    return exported(tiny.checkpoint(), tmp_path_factory.mktemp("model") / "tiny.gguf")
+
+
+@pytest.fixture(scope="module")
+def url(model: Path) -> Iterator[str]:
     flags = ("--embedding", "--pooling", "mean", "-ub", str(READS), "-b", str(READS))
-    with llama_server(LLAMA, model, *flags) as (url, _):
+    with llama_server(known(LLAMA), model, *flags) as (url, _):
         yield f"{url}/v1"
 
 
@@ -42,14 +47,7 @@ async def test_it_embeds_batches_and_texts_longer_than_it_reads(
     assert "those of over" in caplog.text
 
 
-async def test_a_server_without_embeddings_is_a_sentence(tmp_path_factory: pytest.TempPathFactory) -> None:
-    if LLAMA is None:
-        pytest.skip("no llama-server: set LLAMA_SERVER to its path")
-    model = await asyncio.to_thread(
-        exported, tiny.checkpoint(), tmp_path_factory.mktemp("model") / "tiny.gguf"
-    )
-    with (
-        llama_server(LLAMA, model) as (url, _),
-        pytest.raises(EndpointFailed, match="does not support embed"),
-    ):
+async def test_a_server_without_embeddings_is_a_sentence(model: Path) -> None:
+    fails = pytest.raises(EndpointFailed, match="does not support embed")
+    with llama_server(known(LLAMA), model) as (url, _), fails:
         await Embeddings(Settings(embeddings=url)).space()

@@ -64,9 +64,8 @@ async def test_an_outage_is_told_by_the_file_and_ends(
     async with served(Settings(embeddings=double.url)) as client:
         store = await filled(client)
         double.refusal = Refusal(503, {"error": {"message": "no room"}})
-        late = await client.vector_stores.files.upload(
-            vector_store_id=store, file=("late.txt", b"Boats come back at six.")
-        )
+        text: Any = ("late.txt", b"Boats come back at six.")
+        late = await client.vector_stores.files.upload(vector_store_id=store, file=text)
 
         async def look() -> Any:
             return await client.vector_stores.files.retrieve(late.id, vector_store_id=store)
@@ -128,9 +127,8 @@ async def test_the_model_finds_what_other_words_say(double: EmbeddingsDouble) ->
     async with served(Settings(embeddings=double.url), search, FINAL) as client:
         store = await filled(client)
         tool: Any = {"type": "file_search", "vector_store_ids": [store], "max_num_results": 1}
-        answer: Any = await client.responses.create(
-            model="scripted", input="Food?", tools=[tool], include=["file_search_call.results"]
-        )
+        asked: Any = {"input": "Food?", "tools": [tool], "include": ["file_search_call.results"]}
+        answer: Any = await client.responses.create(model="scripted", **asked)
         assert [hit.filename for hit in answer.output[0].results] == ["kitchen.txt"]
 
 

@@ -1,7 +1,6 @@
 """File search through the official SDK: the model searches, opens, reads on and cites; the API shows it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,10 @@ import openai
 import pytest
 
 from gpt_oss_server.settings import Settings
+from tests.doubles.apis.api_client import client_of
 from tests.doubles.apis.keyed import ALICE, MALLORY, key_file
 from tests.doubles.serving import scripted, serving
+from tests.doubles.stored import known
 from tests.doubles.tools.web_servers import pdf
 
 CALL = "<|channel|>analysis to=browser.{} code<|message|>{}<|call|>"
@@ -43,24 +44,13 @@ def filled(client: openai.OpenAI) -> tuple[str, str]:
     return store, found[0]
 
 
-Sdk = Callable[..., openai.OpenAI]
-
-
-@pytest.fixture
-def sdk() -> Iterator[Sdk]:
-    """Makes clients of the SDK, which are closed at the end of the test."""
-    with ExitStack() as clients:
-        yield lambda url, key="none": clients.enter_context(openai.OpenAI(base_url=url, api_key=key))
-
-
 @pytest.fixture
 def claude(url: str) -> Iterator[anthropic.Anthropic]:
     with anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="none") as made:
         yield made
 
 
-def test_a_streamed_answer_shows_searches_and_cites_the_file(url: str, sdk: Sdk) -> None:
-    client = sdk(url)
+def test_a_streamed_answer_shows_searches_and_cites_the_file(client: openai.OpenAI) -> None:
     store, tides = filled(client)
     tool: Any = {"type": "file_search", "vector_store_ids": [store], "max_num_results": 5}
     asked: Any = {"model": "x", "input": "When is high water?", "tools": [tool]}
@@ -74,8 +64,7 @@ def test_a_streamed_answer_shows_searches_and_cites_the_file(url: str, sdk: Sdk)
     search, opened, found, message = response.output
     assert search.type == opened.type == found.type == "file_search_call"
     assert (search.status, search.queries) == ("completed", ["When is high water?"])
-    assert search.results is not None
-    best = search.results[0]
+    best = known(search.results)[0]
     assert (best.file_id, best.filename) == (tides, "tides.pdf")
     assert "High water is at three." in str(best.text)
     assert found.queries == ["three"]
@@ -92,8 +81,7 @@ def test_a_streamed_answer_shows_searches_and_cites_the_file(url: str, sdk: Sdk)
     client.responses.create(model="x", input="Sure?", previous_response_id=without.id, tools=[tool])
 
 
-def test_chat_completions_cite_files_too(url: str, sdk: Sdk) -> None:
-    client = sdk(url)
+def test_chat_completions_cite_files_too(client: openai.OpenAI) -> None:
     store, _ = filled(client)
     tools: Any = [{"type": "file_search", "vector_store_ids": [store]}]
     asked: Any = [{"role": "user", "content": "When is high water?"}]
@@ -103,8 +91,10 @@ def test_chat_completions_cite_files_too(url: str, sdk: Sdk) -> None:
     assert dict(cited)["file_citation"]["file_id"] in {file.id for file in client.files.list()}
 
 
-def test_messages_show_files_as_pages_that_come_back(url: str, sdk: Sdk, claude: anthropic.Anthropic) -> None:
-    store, tides = filled(sdk(url))
+def test_messages_show_files_as_pages_that_come_back(
+    client: openai.OpenAI, claude: anthropic.Anthropic
+) -> None:
+    store, tides = filled(client)
     tool: Any = {"type": "file_search", "name": "file_search", "vector_store_ids": [store], "max_uses": 9}
     asked: Any = {"model": "x", "max_tokens": 900, "tools": [tool]}
     question: Any = {"role": "user", "content": "When is high water?"}
@@ -114,11 +104,8 @@ def test_messages_show_files_as_pages_that_come_back(url: str, sdk: Sdk, claude:
     page_of_file = f"file-search://{tides}/tides.pdf"
     assert search.type == opened.type == found.type == "server_tool_use"
     assert (search.name, search.input) == ("web_search", {"query": "When is high water?"})
-    assert (opened.name, opened.input, found.input) == (
-        "web_fetch",
-        {"url": page_of_file},
-        {"url": page_of_file, "pattern": "three"},
-    )
+    assert (opened.name, opened.input) == ("web_fetch", {"url": page_of_file})
+    assert found.input == {"url": page_of_file, "pattern": "three"}
     assert results.type == "web_search_tool_result"
     assert isinstance(results.content, list)
     assert (results.content[0].url, results.content[0].title) == (page_of_file, "tides.pdf")
@@ -138,11 +125,10 @@ def test_messages_show_files_as_pages_that_come_back(url: str, sdk: Sdk, claude:
     assert forced.content[0].type == "server_tool_use"
 
 
-def test_files_and_the_web_are_two_sources_of_one_tool(site: Path, sdk: Sdk) -> None:
+def test_files_and_the_web_are_two_sources_of_one_tool(site: Path) -> None:
     final = "<|channel|>final<|message|>A【1†L6】 b【2†L2】.<|return|>"
     second = CALL.format("open", '{"cursor": 0, "id": 1}')
-    with serving(scripted(SEARCH, OPEN, second, final), Settings(browser=f"local:{site}")) as url:
-        client = sdk(url)
+    with client_of(SEARCH, OPEN, second, final, settings=Settings(browser=f"local:{site}")) as client:
         store, _ = filled(client)
         tools: Any = [{"type": "web_search"}, {"type": "file_search", "vector_store_ids": [store]}]
         answer = client.responses.create(model="scripted", input="When is high water?", tools=tools)
@@ -167,26 +153,28 @@ def test_files_and_the_web_are_two_sources_of_one_tool(site: Path, sdk: Sdk) -> 
         ),
     ],
 )
-def test_a_wrong_tool_names_its_field(url: str, sdk: Sdk, tool: dict[str, Any], param: str, why: str) -> None:
+def test_a_wrong_tool_names_its_field(client: openai.OpenAI, tool: Any, param: str, why: str) -> None:
     tools: Any = [{"type": "file_search", **tool}]
     with pytest.raises(openai.APIStatusError, match=why) as refused:
-        sdk(url).responses.create(model="x", input="Hi", tools=tools)
+        client.responses.create(model="x", input="Hi", tools=tools)
     assert refused.value.param == param
 
 
-def test_without_a_web_a_web_search_is_refused_as_before(url: str, sdk: Sdk) -> None:
-    store, _ = filled(client := sdk(url))
+def test_without_a_web_a_web_search_is_refused_as_before(client: openai.OpenAI) -> None:
+    store, _ = filled(client)
     tools: Any = [{"type": "web_search"}, {"type": "file_search", "vector_store_ids": [store]}]
     for wanted in (tools, tools[:1]):
         with pytest.raises(openai.BadRequestError, match="The browser is off"):
             client.responses.create(model="x", input="Hi", tools=wanted)
 
 
-def test_a_key_searches_its_own_stores_alone(tmp_path: Path, sdk: Sdk) -> None:
-    with serving(scripted(SEARCH, OPEN, FIND, FINAL), Settings(api_key_file=key_file(tmp_path))) as url:
-        store, _ = filled(sdk(url, ALICE))
+def test_a_key_searches_its_own_stores_alone(tmp_path: Path) -> None:
+    settings = Settings(api_key_file=key_file(tmp_path))
+    with client_of(SEARCH, OPEN, FIND, FINAL, settings=settings) as client:
+        alice, mallory = (client.with_options(api_key=key) for key in (ALICE, MALLORY))
+        store, _ = filled(alice)
         tools: Any = [{"type": "file_search", "vector_store_ids": [store]}]
         asked: Any = {"model": "scripted", "input": "When is high water?", "tools": tools}
-        assert "tides.pdf" in sdk(url, ALICE).responses.create(**asked).output_text
+        assert "tides.pdf" in alice.responses.create(**asked).output_text
         with pytest.raises(openai.NotFoundError, match="There is no vector store"):
-            sdk(url, MALLORY).responses.create(**asked)
+            mallory.responses.create(**asked)

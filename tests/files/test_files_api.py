@@ -21,6 +21,7 @@ from tests.doubles.apis.keyed import ALICE, MALLORY, client_of, key_file
 from tests.doubles.clients.running import command
 from tests.doubles.server_process import free_port
 from tests.doubles.serving import scripted, serving
+from tests.doubles.stored import known
 
 ANSWER = "<|channel|>final<|message|>Fine.<|return|>"
 CONTENT = bytes(range(256)) * 20_000
@@ -60,12 +61,6 @@ def s3_bucket() -> Iterator[str]:
             server.kill()
 
 
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as made:
-        yield made
-
-
 def test_a_file_is_created_listed_read_and_deleted(client: openai.OpenAI, tmp_path: Path) -> None:
     path = tmp_path / "tides ä.bin"
     path.write_bytes(CONTENT)
@@ -93,16 +88,14 @@ def test_a_file_is_created_listed_read_and_deleted(client: openai.OpenAI, tmp_pa
 def test_a_file_is_uploaded_in_parts(client: openai.OpenAI, tmp_path: Path) -> None:
     path = tmp_path / "large.bin"
     path.write_bytes(CONTENT)
-    digest = hashlib.md5(CONTENT).hexdigest()
-    upload = client.uploads.upload_file_chunked(
-        file=path, mime_type="application/pdf", purpose="assistants", part_size=2_000_000, md5=digest
-    )
+    asked: Any = {"mime_type": "application/pdf", "purpose": "assistants", "part_size": 2_000_000}
+    upload = client.uploads.upload_file_chunked(file=path, **asked, md5=hashlib.md5(CONTENT).hexdigest())
     assert upload.status == "completed"
-    assert upload.file is not None
-    assert client.files.content(upload.file.id).read() == CONTENT
+    file = known(upload.file).id
+    assert client.files.content(file).read() == CONTENT
     with pytest.raises(openai.BadRequestError, match="is completed"):
         client.uploads.cancel(upload.id)
-    client.files.delete(upload.file.id)
+    client.files.delete(file)
 
 
 def begun(client: openai.OpenAI, size: int) -> str:
@@ -120,10 +113,9 @@ def test_an_upload_that_is_not_what_it_announced_is_refused(client: openai.OpenA
     ):
         with pytest.raises(openai.BadRequestError, match=why):
             client.uploads.complete(upload, part_ids=ids, md5=md5 or openai.omit)
-    done = client.uploads.complete(upload, part_ids=[first, second])
-    assert done.file is not None
-    assert client.files.content(done.file.id).read() == b"abcd"
-    client.files.delete(done.file.id)
+    file = known(client.uploads.complete(upload, part_ids=[first, second]).file).id
+    assert client.files.content(file).read() == b"abcd"
+    client.files.delete(file)
     assert client.uploads.cancel(begun(client, 1)).status == "cancelled"
     with pytest.raises(openai.APIStatusError, match="may have 8,388,608 bytes at most") as refused:
         begun(client, 9 * 2**20)
@@ -172,8 +164,7 @@ def test_the_fields_may_follow_the_file(url: str, client: openai.OpenAI) -> None
 
 
 def test_a_key_has_its_own_files_and_a_limit(tmp_path: Path) -> None:
-    keys = key_file(tmp_path)
-    settings = Settings(api_key_file=keys, key_stored_bytes=3_000_000)
+    settings = Settings(api_key_file=key_file(tmp_path), key_stored_bytes=3_000_000)
     with (
         serving(scripted(ANSWER), settings) as url,
         client_of(url, ALICE) as alice,

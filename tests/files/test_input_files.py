@@ -26,12 +26,6 @@ def url() -> Iterator[str]:
         yield base
 
 
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as made:
-        yield made
-
-
 def prompt(url: str, *parts: Any, **body: Any) -> httpx.Response:
     items = [{"role": "user", "content": list(parts)}]
     return httpx.post(url.removesuffix("/v1") + "/render", json={"input": items, **body}, timeout=60)
@@ -111,9 +105,12 @@ def test_a_pdf_of_10_000_pages_is_read_in_part_and_says_so(url: str, client: ope
 
 def test_each_api_reads_files(url: str, client: openai.OpenAI) -> None:
     file = uploaded(client, "tides.pdf", pdf("High water at three"))
-    messages: Any = [{"role": "user", "content": [{"type": "file", "file": {"file_id": file}}]}]
-    tokens = httpx.post(url.removesuffix("/v1") + "/tokenize", json={"messages": messages}).json()["count"]
-    assert tokens > 90  # without the file, they are 70
+    data = "data:text/plain;base64," + base64.b64encode(b"The answer is 42.").decode()
+    files = [{"file_id": file}, {"filename": "a.txt", "file_data": data}]
+    messages: Any = [{"role": "user", "content": [{"type": "file", "file": each} for each in files]}]
+    rendered = httpx.post(url.removesuffix("/v1") + "/render", json={"messages": messages}).json()["text"]
+    assert "High water at three" in rendered
+    assert "The answer is 42." in rendered
     assert client.chat.completions.create(model="x", messages=messages).choices[0].message.content == "Fine."
     source: Any = {"type": "file", "file_id": file}
     document: Any = {"type": "document", "title": "Tides", "source": source}

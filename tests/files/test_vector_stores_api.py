@@ -25,12 +25,6 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         yield base
 
 
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as made:
-        yield made
-
-
 def uploaded(client: openai.OpenAI, name: str, content: bytes) -> str:
     return client.files.create(file=(name, content), purpose="assistants").id
 
@@ -39,17 +33,11 @@ def test_a_file_is_attached_searched_and_detached(client: openai.OpenAI) -> None
     store = client.vector_stores.create(name="Harbour", metadata={"team": "pilots"})
     assert (store.status, store.file_counts.total, store.usage_bytes) == ("completed", 0, 0)
     tides = uploaded(client, "tides.pdf", pdf("Low water is at nine.", "High water is at three."))
-    file = client.vector_stores.files.create_and_poll(
-        tides, vector_store_id=store.id, attributes={"year": 2026, "lang": "en"}, poll_interval_ms=20
-    )
-    assert (file.status, file.last_error, file.attributes) == (
-        "completed",
-        None,
-        {"year": 2026, "lang": "en"},
-    )
-    rules = client.vector_stores.files.upload_and_poll(
-        vector_store_id=store.id, file=("rules.md", LONG.encode()), poll_interval_ms=20
-    )
+    attributes: Any = {"year": 2026, "lang": "en"}
+    polled: Any = {"vector_store_id": store.id, "poll_interval_ms": 20}
+    file = client.vector_stores.files.create_and_poll(tides, attributes=attributes, **polled)
+    assert (file.status, file.last_error, file.attributes) == ("completed", None, attributes)
+    rules = client.vector_stores.files.upload_and_poll(file=("rules.md", LONG.encode()), **polled)
     assert client.vector_stores.retrieve(store.id).file_counts.completed == 2
     content = client.vector_stores.files.content(rules.id, vector_store_id=store.id)
     assert content.data[0].text == LONG
@@ -147,9 +135,8 @@ def test_a_deep_filter_is_refused(url: str, client: openai.OpenAI) -> None:
 
 
 def test_a_key_sees_its_own_stores_and_may_not_attach_files_of_others(tmp_path: Any) -> None:
-    settings = Settings(api_key_file=key_file(tmp_path))
     with (
-        serving(scripted(ANSWER), settings) as url,
+        serving(scripted(ANSWER), Settings(api_key_file=key_file(tmp_path))) as url,
         client_of(url, ALICE) as alice,
         client_of(url, MALLORY) as mallory,
     ):

@@ -54,25 +54,18 @@ def test_a_shape_has_its_messages_and_its_slips(shape: Shape) -> None:
 
 
 @named(SHAPES)
-def test_a_shape_cut_at_any_token_keeps_the_invariants(shape: Shape) -> None:
+def test_a_shape_cut_at_any_token_keeps_the_invariants_and_a_legal_one_gives_a_prefix(shape: Shape) -> None:
     tokens = ENCODING.encode_special(shape.completion)
-    whole = decode(ENCODING, tokens, DECLARED)
     for cut in range(len(tokens)):
         events = decode(ENCODING, tokens[:cut], DECLARED)
         check_invariants(ENCODING, tokens[:cut], events)
-        texts = [message.text for message in messages_of(events)]
-        assert len(texts) <= max(len(messages_of(whole)), 1)
-
-
-@named(LEGAL)
-def test_a_legal_shape_cut_at_any_token_gives_a_prefix_of_the_whole(shape: Shape) -> None:
-    tokens = ENCODING.encode_special(shape.completion)
-    for cut in range(len(tokens)):
-        events = decode(ENCODING, tokens[:cut], DECLARED)
-        for message, whole in zip(messages_of(events), shape.messages, strict=False):
-            assert as_row(message)[:3] == whole[:3]
-            assert whole[3].startswith(message.text.rstrip("�"))
-        assert {slip.kind for slip in slips_of(events)} <= {SlipKind.CUT_HEADER}
+        messages = messages_of(events)
+        assert len(messages) <= max(len(shape.messages), 1)
+        if shape in LEGAL:
+            for message, whole in zip(messages, shape.messages, strict=False):
+                assert as_row(message)[:3] == whole[:3]
+                assert whole[3].startswith(message.text.rstrip("�"))
+            assert {slip.kind for slip in slips_of(events)} <= {SlipKind.CUT_HEADER}
 
 
 @named(LEGAL)
@@ -124,20 +117,12 @@ def test_stop_ids_are_those_of_the_library_and_the_end_of_text() -> None:
     assert set(ENCODING.library.stop_tokens_for_assistant_actions()) | {ENDOFTEXT} == STOP_IDS
 
 
-def in_answer(*tokens: int) -> list[int]:
-    return [CHANNEL, *ENCODING.encode("final"), MESSAGE, *tokens]
-
-
-def deltas(tokens: list[int]) -> list[str]:
-    return [event.text for event in decode(ENCODING, tokens) if isinstance(event, TextDelta)]
-
-
-def one_byte(byte: int) -> int:
-    return next(token for token in range(256) if ENCODING.ordinary_bytes(token) == bytes([byte]))
+FINAL = [CHANNEL, *ENCODING.encode("final"), MESSAGE]
+BYTES = {ENCODING.ordinary_bytes(token): token for token in range(256)}
 
 
 def bytes_as_tokens(raw: bytes) -> list[int]:
-    return [one_byte(byte) for byte in raw]
+    return [BYTES[bytes([byte])] for byte in raw]
 
 
 @pytest.mark.parametrize(
@@ -151,14 +136,13 @@ def bytes_as_tokens(raw: bytes) -> list[int]:
     ids=["whole", "cut short", "irreparable, and later text is not delayed", "ended by a special token"],
 )
 def test_deltas_are_whole_characters(raw: bytes, end: list[int], expected: list[str]) -> None:
-    tokens = in_answer(*bytes_as_tokens(raw), *end)
-    assert deltas(tokens) == expected
-    assert messages_of(decode(ENCODING, tokens))[0].text == "".join(expected)
+    events = decode(ENCODING, [*FINAL, *bytes_as_tokens(raw), *end])
+    assert [event.text for event in events if isinstance(event, TextDelta)] == expected
+    assert messages_of(events)[0].text == "".join(expected)
 
 
 def test_broken_bytes_in_a_header_do_no_harm() -> None:
-    header = [CHANNEL, *ENCODING.encode("final"), *bytes_as_tokens(b"\xf0")]
-    tokens = [*header, MESSAGE, *ENCODING.encode("x"), RETURN]
+    tokens = [*FINAL[:-1], *bytes_as_tokens(b"\xf0"), MESSAGE, *ENCODING.encode("x"), RETURN]
     events = decode(ENCODING, tokens)
     assert [message.text for message in messages_of(events)] == ["x"]
     check_invariants(ENCODING, tokens, events)
@@ -166,11 +150,12 @@ def test_broken_bytes_in_a_header_do_no_harm() -> None:
 
 @pytest.mark.parametrize("token", [-1, 199_998, 200_000, 200_013, 201_087, 201_088, 10**9])
 def test_ids_without_meaning_are_left_out_of_a_text_and_reported(token: int) -> None:
-    tokens = in_answer(*ENCODING.encode("a"), token, *ENCODING.encode("b"), RETURN)
+    tokens = [*FINAL, *ENCODING.encode("a"), token, *ENCODING.encode("b"), RETURN]
     events = decode(ENCODING, tokens)
     assert [message.text for message in messages_of(events)] == ["ab"]
-    assert [slip.kind for slip in slips_of(events)] == [SlipKind.RESERVED_TOKEN]
-    assert str(token) in slips_of(events)[0].detail
+    [slip] = slips_of(events)
+    assert slip.kind is SlipKind.RESERVED_TOKEN
+    assert str(token) in slip.detail
 
 
 def test_a_bare_text_is_streamed_not_kept_until_its_end() -> None:
@@ -187,9 +172,8 @@ def test_a_header_of_marks_only_ends() -> None:
 
 def test_long_names_are_headers() -> None:
     name = "_".join(["q7"] * 21) + "x"
-    recipients = Recipients(functions=frozenset({name}))
     shape = f"<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{{}}<|call|>"
-    events = decode(ENCODING, ENCODING.encode_special(shape), recipients)
+    events = decode(ENCODING, ENCODING.encode_special(shape), Recipients(frozenset({name})))
     assert messages_of(events)[0].header.recipient == f"functions.{name}"
     assert slips_of(events) == []
 
@@ -288,15 +272,11 @@ def mutated(rng: random.Random, tokens: list[int]) -> list[int]:
     return tokens[: rng.randrange(len(tokens) + 1)] if rng.random() < 0.2 else tokens
 
 
-def random_sequence(rng: random.Random) -> list[int]:
-    return [token for _ in range(rng.randint(0, 25)) for token in any_token(rng)]
-
-
 @pytest.mark.parametrize("seed", seeds(4, proofs=12))
 def test_a_thousand_random_sequences(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(1_000):
-        tokens = random_sequence(rng)
+        tokens = [token for _ in range(rng.randint(0, 25)) for token in any_token(rng)]
         check_invariants(ENCODING, tokens, decode(ENCODING, tokens, DECLARED))
 
 
@@ -308,7 +288,6 @@ def test_a_thousand_mutated_shapes(seed: int) -> None:
         check_invariants(ENCODING, tokens, decode(ENCODING, tokens, DECLARED))
 
 
-HEADER = [CHANNEL, *ENCODING.encode("final"), MESSAGE]
 PROSE = ENCODING.encode(
     "The quick brown fox jumps over the lazy dog in 東京, and nobody minds 🧠. It is fun!\n"
 )
@@ -320,7 +299,7 @@ SHORT, LONG_RUN = 500, 50_000
 def seconds_per_token(tokens: Sequence[int], count: int) -> float:
     """The fastest of several passes over the last 500 of `count` tokens, with all earlier ones decoded."""
     decoder = Decoder(ENCODING)
-    for token in [*HEADER, *(tokens[at % len(tokens)] for at in range(count - SHORT))]:
+    for token in [*FINAL, *(tokens[at % len(tokens)] for at in range(count - SHORT))]:
         decoder.feed(token)
     last = [tokens[at % len(tokens)] for at in range(SHORT)]
     began = time.perf_counter()

@@ -4,9 +4,7 @@ UPDATE_SNAPSHOTS=1 python -m pytest tests/harmony/test_prompt_snapshots.py
 """
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -91,20 +89,15 @@ def sampled_turn(renderer: Renderer) -> Prompt:
     return head, [*history, *turn, result, *cut, renderer.user("Go on.")]
 
 
-CASES: dict[str, tuple[Callable[[Renderer], Prompt], dict[str, Any]]] = {
-    "hello": (hello, {}),
-    "functions": (functions, {}),
-    "tool_loop": (tool_loop, {}),
-    "tool_loop_recipient_first": (tool_loop, {"call_form": CallForm.RECIPIENT_FIRST}),
-    "builtin_tools": (builtin_tools, {}),
-    "sampled_turn": (sampled_turn, {}),
-}
+BUILT = (hello, functions, tool_loop, builtin_tools, sampled_turn)
+CASES = {build.__name__: (build, CallForm.CHANNEL_FIRST) for build in BUILT}
+CASES["tool_loop_recipient_first"] = tool_loop, CallForm.RECIPIENT_FIRST
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_prompt_equals_its_snapshot(name: str) -> None:
-    build, settings = CASES[name]
-    renderer = Renderer(ENCODING, **settings)
+    build, form = CASES[name]
+    renderer = Renderer(ENCODING, call_form=form)
     prompt = ENCODING.decode(renderer.layout(*build(renderer)).tokens())
     readable = prompt.replace("<|start|>", "\n<|start|>").lstrip("\n") + "\n"
     path = SNAPSHOTS / f"{name}.txt"

@@ -15,10 +15,8 @@ from tests.doubles.harmony.decoding import check_invariants, decode, messages_of
 
 ENCODING = load_encoding()
 ISSUE = "https://github.com/"
-DECLARED = Recipients(
-    functions=frozenset({"create_event", "get_weather", "run", "web-browsing", "Write"}),
-    builtin=frozenset({"python"}),
-)
+FUNCTIONS = frozenset({"create_event", "get_weather", "run", "web-browsing", "Write"})
+DECLARED = Recipients(FUNCTIONS, builtin=frozenset({"python"}))
 NEXT = "<|end|><|start|>assistant"
 HI = f"{NEXT}<|channel|>final<|message|>Hi.<|return|>"
 THOUGHT = f"<|channel|>analysis<|message|>Hm.{NEXT}"
@@ -80,9 +78,7 @@ def meant(completion: str) -> list[tuple[str, str]]:
     tokens = ENCODING.encode_special(completion)
     events = decode(ENCODING, tokens, DECLARED)
     check_invariants(ENCODING, tokens, events)
-    return [
-        (message.header.recipient or message.header.channel, message.text) for message in messages_of(events)
-    ]
+    return [(each.header.recipient or each.header.channel, each.text) for each in messages_of(events)]
 
 
 @pytest.mark.parametrize(("source", "completion", "messages"), REPORTED)

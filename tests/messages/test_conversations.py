@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.encoding import Encoding
 from tests.doubles.apis.asking import CLOCK, responses_service
 from tests.doubles.apis.chat_asking import service_of
-from tests.doubles.apis.messages_asking import HI, THINKING, TOOL, Block, message_of, messages_service
+from tests.doubles.apis.messages_asking import HI, THINKING, TOOL, Block, blocks, message_of, messages_service
 from tests.doubles.engines.replay import TurnsEngine
 
 NEXT = "<|end|><|start|>assistant"
@@ -35,9 +36,8 @@ class Spelled(TurnsEngine):
 
     def __init__(self, encoding: Encoding, *texts: str) -> None:
         super().__init__(encoding, context=131_072)
-        self._turns = [
-            [token for part in text.split("¦") for token in encoding.encode_special(part)] for text in texts
-        ]
+        parts = (map(encoding.encode_special, text.split("¦")) for text in texts)
+        self._turns = [list(chain.from_iterable(each)) for each in parts]
 
 
 async def carried(engine: Spelled, turns: int, caller: Caller = LOCAL, **body: Any) -> list[Block]:
@@ -67,10 +67,10 @@ async def stored(engine: Spelled, turns: int) -> None:
     body: Block = {"input": "hi", "tools": [{**tool, "parameters": TOOL["input_schema"]}]}
     for number in range(turns):
         response = await (await service.start(LOCAL, {**body, "parallel_tool_calls": True})).wait()
-        calls = [item for item in response["output"] if item["type"] == "function_call"]
         results: Any = [
-            {"type": "function_call_output", "call_id": call["call_id"], "output": f"result {number} " * 9}
-            for call in calls
+            {"type": "function_call_output", "call_id": item["call_id"], "output": f"result {number} " * 9}
+            for item in response["output"]
+            if item["type"] == "function_call"
         ]
         body |= {"input": results or f"Question {number}", "previous_response_id": response["id"]}
 
@@ -84,9 +84,7 @@ async def test_twenty_turns_have_the_prompts_of_a_stored_conversation(encoding: 
 
 
 async def test_chat_and_messages_have_the_same_prompts(encoding: Encoding) -> None:
-    texts = [
-        text.replace("¦", "").replace('"city": "', '"city":"') for text in (TURNS[0], TURNS[2], TURNS[4])
-    ]
+    texts = [TURNS[at].replace("¦", "").replace('"city": "', '"city":"') for at in (0, 2, 4)]
     engine, other = Spelled(encoding, *texts), Spelled(encoding, *texts)
     await carried(engine, 3, system="Be brief.")
     service: ChatService = service_of(other)
@@ -141,9 +139,8 @@ async def test_the_thinking_of_earlier_turns(encoding: Encoding, keep: Any, kept
     """As the request has it; else as Harmony has it: none that led to an answer."""
     edits: Block = {"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": keep}]}}
     messages = await carried(Spelled(encoding, *TURNS), 3)
-    assert (await prompt_of(encoding, messages, **(edits if keep else {}))).count("I think about it.") == (
-        3 if kept == 3 else 0
-    )
+    prompt = await prompt_of(encoding, messages, **(edits if keep else {}))
+    assert prompt.count("I think about it.") == (3 if kept == 3 else 0)
     if kept == 1:  # the newest turn, and what of it is cleared, are those of before the last question
         service = messages_service(Spelled(encoding, ANSWER))
         message = await message_of(service, messages=messages, tools=[TOOL], **THINKING, **edits)
@@ -163,9 +160,8 @@ async def test_results_of_older_calls_are_cleared(encoding: Encoding) -> None:
     assert "result 1" in prompt
     for other in (edit, {**early, "clear_at_least": {"type": "input_tokens", "value": 1_000}}):
         assert "result 0" in await prompt_of(encoding, messages, context_management={"edits": [other]})
-    counted = await messages_service(Spelled(encoding, ANSWER)).count(
-        LOCAL, {"messages": messages, "tools": [TOOL], "context_management": {"edits": [early]}}
-    )
+    body = {"messages": messages, "tools": [TOOL], "context_management": {"edits": [early]}}
+    counted = await messages_service(Spelled(encoding, ANSWER)).count(LOCAL, body)
     assert counted["input_tokens"] < counted["context_management"]["original_input_tokens"]
 
 
@@ -175,7 +171,7 @@ async def test_a_compaction_is_a_block_that_stands_for_what_came_before(encoding
     long: Block = {"role": "user", "content": "word " * 2_000}
     body: Block = {"context_management": {"edits": [edit]}, "messages": [long]}
     message = await message_of(messages_service(engine), **body)
-    assert [block["type"] for block in message["content"]] == ["compaction", "text"]
+    assert blocks(message) == ["compaction", "text"]
     messages = [long, {"role": "assistant", "content": message["content"]}, *HI["messages"]]
     prompt = await prompt_of(encoding, messages)
     assert "A summary." in prompt

@@ -11,7 +11,7 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.toolset.offered import Toolset, ToolsetMaker
 from tests.doubles.apis.asking import browsing_service
-from tests.doubles.apis.messages_asking import HI, TOOL, Block, message_of, messages_service
+from tests.doubles.apis.messages_asking import HI, TOOL, Block, blocks, message_of, messages_service
 from tests.doubles.engines.replay import TurnsEngine
 from tests.doubles.tools.echo_server import serving
 from tests.doubles.tools.scripted_tool import Calculator, Ready
@@ -28,10 +28,6 @@ WEB: list[Block] = [
     {"type": "web_fetch_20250910", "name": "web_fetch"},
 ]
 PYTHON: Block = {"type": "code_execution_20250825", "name": "code_execution"}
-
-
-def blocks(message: Block) -> list[str]:
-    return [block["type"] for block in message["content"]]
 
 
 def replied(message: Block, *messages: Block) -> list[Block]:
@@ -87,9 +83,8 @@ async def test_code_runs_and_comes_back(encoding: Encoding) -> None:
     call, result, _ = message["content"]
     assert (call["name"], call["input"]) == ("code_execution", {"code": "2 +\n\t2"})
     assert (result["content"]["stdout"], result["content"]["return_code"]) == ("4 (call 1)", 0)
-    open_turn = [block for block in message["content"] if block["type"] != "text"]
-    messages = [*HI["messages"], {"role": "assistant", "content": open_turn}, *HI["messages"]]
-    await message_of(service, messages=messages, tools=[PYTHON])
+    open_turn = {"content": [call, result]}
+    await message_of(service, messages=replied(open_turn, *HI["messages"]), tools=[PYTHON])
     prompt = encoding.decode(engine.prompts[2])
     assert "2 +\n\t2" in prompt
     assert "<|start|>python to=assistant<|channel|>analysis<|message|>4 (call 1)<|end|>" in prompt
@@ -113,23 +108,15 @@ async def test_tools_of_an_mcp_server(encoding: Encoding) -> None:
         assert (use["server_name"], use["name"], use["input"]) == ("echoes", "echo", {"text": "hello"})
         assert (result["is_error"], result["content"][0]["text"]) == (False, "hello")
         await message_of(service, messages=replied(message, *HI["messages"]), **body)
-        assert 'to=echoes.echo <|constrain|>json<|message|>{"text":"hello"}' in encoding.decode(
-            engine.prompts[2]
-        )
+        assert call.removeprefix("<|channel|>commentary ") in encoding.decode(engine.prompts[2])
         off = {"type": "mcp_toolset", "mcp_server_name": "echoes", "default_config": {"enabled": False}}
         toolset = {**off, "configs": {"fail": {"enabled": True}}}
         await message_of(service, tools=[toolset], **body)
         assert "type fail = " in encoding.decode(engine.prompts[3])
         assert "type echo = " not in encoding.decode(engine.prompts[3])
-    await service._responses.close()
-
-
-async def test_an_mcp_server_that_cannot_be_reached_is_refused(encoding: Encoding) -> None:
-    settings = Settings(python="off", browser="off", allow_private_hosts=True)
-    service = messages_service(TurnsEngine(encoding, DONE), settings, tools=ToolsetMaker(settings))
-    server = {"type": "url", "name": "echoes", "url": "http://127.0.0.1:1/mcp"}
+    unreachable = {"type": "url", "name": "echoes", "url": "http://127.0.0.1:1/mcp"}
     with pytest.raises(ToolNotAvailable, match="cannot be connected to"):
-        await message_of(service, mcp_servers=[server])
+        await message_of(service, mcp_servers=[unreachable])
     await service._responses.close()
 
 

@@ -39,12 +39,18 @@ def said(*messages: tuple[str, Any]) -> list[Block]:
     return [{"role": role, "content": content} for role, content in messages]
 
 
+def _use(call_id: str, given: Block) -> Block:
+    return {"type": "tool_use", "id": call_id, "name": "f", "input": given}
+
+
+def _result(call_id: str, content: Any, **more: Any) -> Block:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content, **more}
+
+
 async def test_system_texts_and_a_system_message_in_the_middle(encoding: Encoding) -> None:
     system = [BILLING, text("Be brief.", **CACHED), text("Be kind.")]
-    messages = said(
-        ("user", "One"), ("system", "Now in French."), ("assistant", [text("Un")]), ("user", "Two")
-    )
-    prompt = await prompt_of(encoding, system=system, messages=messages)
+    turns = (("user", "One"), ("system", "Now in French."), ("assistant", [text("Un")]), ("user", "Two"))
+    prompt = await prompt_of(encoding, system=system, messages=said(*turns))
     assert "# Instructions\n\nBe brief.\n\nBe kind." in prompt
     assert "cc_version" not in prompt
     order = ["<|start|>user<|message|>One", "Now in French.", "<|channel|>final<|message|>Un", "Two<|end|>"]
@@ -58,26 +64,12 @@ async def test_blocks_of_users_and_results(encoding: Encoding) -> None:
     found = {"type": "search_result", "source": "https://x.org", "title": "X", "content": [text("Text of X")]}
     image = {"type": "image", "source": {"type": "url", "url": "https://x.org/a.png"}}
     parts = [text("Read this."), plain, {"type": "document", "source": encoded}, found, image]
-    calls = [
-        {"type": "tool_use", "id": f"toolu_{number}", "name": "f", "input": {"city": "Oslo"}}
-        for number in (1, 2)
-    ]
-    results = [
-        {"type": "tool_result", "tool_use_id": "toolu_2", "content": [text("sunny"), found]},
-        {"type": "tool_result", "tool_use_id": "toolu_1", "content": "no such city", "is_error": True},
-        text("And now?"),
-    ]
+    calls = [_use(f"toolu_{number}", {"city": "Oslo"}) for number in (1, 2)]
+    failed = _result("toolu_1", "no such city", is_error=True)
+    results = [_result("toolu_2", [text("sunny"), found]), failed, text("And now?")]
     messages = said(("user", parts), ("assistant", [text("I look."), *calls]), ("user", results))
     prompt = await prompt_of(encoding, messages=messages, tools=[TOOL])
-    for words in (
-        "Read this.",
-        "My notes.",
-        "notes.txt",
-        "A note: é",
-        "B note",
-        "Text of X",
-        "cannot see it",
-    ):
+    for words in ("Read this.", "My notes.", "notes.txt", "A note: é", "B note", "Text of X", "cannot see"):
         assert words in prompt
     assert "<|channel|>commentary<|message|>I look.<|end|>" in prompt
     assert prompt.count('to=functions.f <|constrain|>json<|message|>{"city":"Oslo"}<|call|>') == 2
@@ -129,19 +121,14 @@ def _tool(name: str, **more: Any) -> Block:
 async def test_tools_that_are_found_or_added_later_leave_the_prompt_before_them(encoding: Encoding) -> None:
     """A tool is declared where its search's result, or a system message, has it."""
     later = [_tool(name, defer_loading=True) for name in ("found", "added", "unknown")]
-    call = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}
     references = [{"type": "tool_reference", "tool_name": "found"}]
     added = [
         {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "added"}},
         {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": _tool("defined")}},
         {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "f"}},
     ]
-    messages = said(
-        ("user", "hi"),
-        ("assistant", [call]),
-        ("user", [{"type": "tool_result", "tool_use_id": "toolu_1", "content": references}]),
-        ("system", added),
-    )
+    called = (("assistant", [_use("toolu_1", {})]), ("user", [_result("toolu_1", references)]))
+    messages = said(("user", "hi"), *called, ("system", added))
     first = await prompt_of(encoding, messages=messages[:1], tools=[TOOL, *later[:1]])
     prompt = await prompt_of(encoding, messages=messages, tools=[*later, TOOL])
     assert prompt.startswith(first.removesuffix("<|start|>assistant"))
@@ -167,11 +154,9 @@ async def test_what_a_system_message_in_the_middle_changes(encoding: Encoding) -
     assert "Only now." not in later
 
 
-@pytest.mark.parametrize(
-    ("config", "effort"), [({"effort": "low"}, "low"), ({"effort": "max"}, "high"), (None, "medium")]
-)
-async def test_the_effort(encoding: Encoding, config: Any, effort: str) -> None:
-    assert f"Reasoning: {effort}" in await prompt_of(encoding, output_config=config)
+async def test_the_effort(encoding: Encoding) -> None:
+    for config, effort in (({"effort": "low"}, "low"), ({"effort": "max"}, "high"), (None, "medium")):
+        assert f"Reasoning: {effort}" in await prompt_of(encoding, output_config=config)
 
 
 async def test_a_form_and_fields_of_sampling(encoding: Encoding) -> None:
@@ -186,7 +171,6 @@ async def test_a_form_and_fields_of_sampling(encoding: Encoding) -> None:
     assert "# Response Formats" in encoding.decode(engine.prompts[0])
 
 
-CALLED = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
 IMAGE_TOOL = {"type": "computer_20250124", "name": "computer"}
 CITED = {"type": "document", "source": {"type": "text", "data": "x"}, "citations": {"enabled": True}}
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -200,11 +184,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"messages": said(("user", [text(3)]))}, r"messages\[0\].content\[0\]"),  # type: ignore[arg-type]
     ({"messages": said(("user", "hi"), ("assistant", " "))}, r"messages\[1\].content"),
     (
-        {"messages": said(("user", [{"type": "tool_result", "tool_use_id": "x"}]))},
+        {"messages": said(("user", [_result("x", "1")]))},
         r"messages\[0\].content\[0\].tool_use_id`: no tool_use with the id 'x' comes before",
     ),
     (
-        {"messages": said(("user", "hi"), ("assistant", [CALLED]), ("user", "Well?"))},
+        {"messages": said(("user", "hi"), ("assistant", [_use("t", {})]), ("user", "Well?"))},
         r"messages\[1\].content\[0\]`: the call 't' has no result",
     ),
     ({"tool_choice": {"type": "any"}}, "A call is required, but no tool can be called"),

@@ -17,6 +17,7 @@ from tests.doubles.apis.messages_asking import (
     HI,
     THINKING,
     TOOL,
+    blocks,
     check_events,
     events_of,
     message_of,
@@ -41,19 +42,17 @@ async def check(engine: ReplayEngine, **body: Any) -> dict[str, Any]:
         with pytest.raises(ApiError):
             await run.wait()
         return streamed
-    whole = await run.wait()
-    assert [_comparable(block) for block in whole["content"]] == [
-        _comparable(block) for block in streamed["content"]
-    ]
-    assert {key: whole[key] for key in ("stop_reason", "usage")} == {
-        key: streamed[key] for key in ("stop_reason", "usage")
-    }
+    assert _comparable(await run.wait()) == _comparable(streamed)
     return streamed
 
 
-def _comparable(block: dict[str, Any]) -> dict[str, Any]:
-    """Seals and ids differ each time."""
-    return {key: value for key, value in block.items() if key not in ("id", "signature", "data")}
+def _comparable(message: dict[str, Any]) -> list[Any]:
+    """What is the same each time: seals and ids differ."""
+    blocks = [
+        {key: value for key, value in block.items() if key not in ("id", "signature", "data")}
+        for block in message["content"]
+    ]
+    return [blocks, message["stop_reason"], message["usage"]]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
@@ -77,7 +76,7 @@ async def test_random_completions(encoding: Encoding, seed: int) -> None:
 async def test_blocks_are_in_the_order_of_the_turn() -> None:
     preamble = "<|channel|>commentary<|message|>Let me look.<|end|><|start|>assistant"
     message = await check(replaying(THOUGHT + preamble + CALL.replace("{}", '{"city":"Oslo"}')), **THINKING)
-    assert [block["type"] for block in message["content"]] == ["thinking", "text", "tool_use"]
+    assert blocks(message) == ["thinking", "text", "tool_use"]
     thinking, text, call = message["content"]
     assert (thinking["thinking"], text["text"]) == ("I think.", "Let me look.")
     assert (call["name"], call["input"]) == ("f", {"city": "Oslo"})
@@ -103,8 +102,8 @@ async def test_what_a_message_shows_of_the_thinking(
     body = {} if thinking is None else {"thinking": thinking}
     answered = await check(replaying(THOUGHT + ANSWER.replace("{}", "Hi")), **body)
     called = await check(replaying(THOUGHT + CALL), **body)
-    assert [block["type"] for block in answered["content"]] == [*before_answer, "text"]
-    assert [block["type"] for block in called["content"]] == [*before_call, "tool_use"]
+    assert blocks(answered) == [*before_answer, "text"]
+    assert blocks(called) == [*before_call, "tool_use"]
     if thinking and thinking.get("display"):
         assert (called["content"][0]["thinking"], bool(called["content"][0]["signature"])) == ("", True)
 

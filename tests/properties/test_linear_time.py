@@ -49,46 +49,14 @@ def in_pieces(feed: Callable[[str], object], text: str, length: int = 5) -> None
         feed(text[at : at + length])
 
 
-def of_json(text: str) -> object:
-    return decode_json(text.encode())
-
-
-def of_file(text: str) -> str:
-    return file_text({"file_data": text}, "file")
-
-
-def of_harmony(text: str) -> None:
-    decode(ENCODING, ENCODING.encode_special(text))
-
-
 def of_citations(text: str) -> None:
     rewriter = CitationRewriter(lambda cursor, line: (f"{URL}()", "[a]\\"), in_json=True)
     in_pieces(rewriter.feed, text)
     rewriter.close()
 
 
-def of_stops(text: str) -> None:
-    in_pieces(StopFilter(["a" * 999 + "b", "a" * 500 + "c", "ab" * 400]).feed, text)
-
-
-def of_object(text: str) -> None:
-    in_pieces(ObjectText().feed, text)
-
-
 def of_grammar(syntax: Any, text: str) -> str:
     return text_grammar(grammars_of(ENCODING), syntax, text)
-
-
-def of_html(text: str) -> object:
-    return html_to_text(text, URL)
-
-
-def of_markdown(text: str) -> object:
-    return markdown_to_text(text, URL)
-
-
-def of_charset(text: str) -> str:
-    return charset.decode(text.encode("latin-1"))
 
 
 def of_lines(text: str) -> None:
@@ -97,46 +65,67 @@ def of_lines(text: str) -> None:
     find_lines(lines, "aab")
 
 
+STOPS = ["a" * 999 + "b", "a" * 500 + "c", "ab" * 400]
+READERS: dict[str, Callable[[str], object]] = {
+    "json": lambda text: decode_json(text.encode()),
+    "file": lambda text: file_text({"file_data": text}, "file"),
+    "text": ENCODING.encode,
+    "text: special": ENCODING.encode_special,
+    "harmony": lambda text: decode(ENCODING, ENCODING.encode_special(text)),
+    "citations": of_citations,
+    "stops": lambda text: in_pieces(StopFilter(STOPS).feed, text),
+    "arguments: open": partial(read_call, "open"),
+    "arguments: search": partial(read_call, "search"),
+    "arguments: source": read_source,
+    "arguments: tools": ToolSearch(()).find,
+    "arguments: object": lambda text: in_pieces(ObjectText().feed, text),
+    **{f"grammar: {syntax}": partial(of_grammar, syntax) for syntax in ("lark", "ebnf")},
+    **dict.fromkeys(("regex", "long regex"), partial(of_grammar, "regex")),
+    "html": lambda text: html_to_text(text, URL),
+    "markdown": lambda text: markdown_to_text(text, URL),
+    "lines": of_lines,
+    "charset": lambda text: charset.decode(text.encode("latin-1")),
+}
 # fmt: off
-TEXTS: list[tuple[str, Callable[[str], object], str, Sequence[str], str]] = [
-    ("json", of_json, "", ("[", '{"a":', "[[]", '"', '"a', "1", "[1,", '{"":1,', " "), ""),
-    ("json", of_json, "[", ("[],", "{},", '"\\"",', '"",', "1e5,"), "0]"),
-    ("json", of_json, '"', ("\\ud800", "\\u", "\\\\", "é"), '"'),
-    ("json", of_json, "[0.", ("1", " "), "e-5]"),
-    ("file", of_file, "data:text/plain", (";", ";base64", ";charset=", ";charset=utf-8", "a/b;"), ",YQ"),
-    ("file", of_file, "data:text/plain;base64,", ("%", "%41", "%4", "=", "a", "a ", "\n", "a\n", ","), ""),
-    ("file", of_file, "data:text/plain;charset=", ("xn--", "a"), ",YQ"),
-    ("file", of_file, "", ("data:", "a", "= ", "\n", "é", "\x00"), ""),
-    ("text", ENCODING.encode, "", ("<|start|>", "<", "é", "é1", "²", "a1", " ", "\n", "\r\n/", "/\n"), ""),
-    ("text", ENCODING.encode_special, "", ("<|start|>", "<|", "<|end|>a", "<|reserved_1|>"), ""),
-    ("harmony", of_harmony, "", ("<|start|>", "<|channel|>", f"<|start|>{FINAL}a<|end|>", "to="), ""),
-    ("harmony", of_harmony, "<|start|>assistant", (" to=", "to = ", "to=a ", "json ", " "), ""),
-    ("harmony", of_harmony, FINAL, ("<|message|>", "<|constrain|>", "{", "\ufffd"), ""),
-    ("citations", of_citations, "", ("【", "】", "†", "【1†", "【1†L1†", "【1†L1】", "【9†" + "a" * 70), ""),
-    ("stops", of_stops, "", ("a", "ab", "a" * 900 + "d", "b"), ""),
-    ("arguments", partial(read_call, "open"), '{"id": "', ("【", "1", " ", "†", "\\\\"), '"}'),
-    ("arguments", partial(read_call, "search"), '{"query": "', ("[", "a", '","query":"'), '"}'),
-    ("arguments", read_source, "```\n", ("```", "\n", " ", "`", "```py\n", "{", '"'), "x"),
-    ("arguments", read_source, "```", (" ", "\t", "python"), "x"),
-    ("arguments", read_source, '{"code": "', ("[", '"a":', " ", "\\n"), "x"),
-    ("arguments", ToolSearch(()).find, '{"query": "', ("a ", "_", '"', "["), '"}'),
-    ("arguments", of_object, '{"a":', ("1", "\\u", "[", "a", " ", "-", '\\"'), ""),
-    ("arguments", of_object, '{"a":"', ("\\u0041", "\n", "a"), ""),
-    ("grammar", partial(of_grammar, "lark"), 'start: "', ('\\"', "\\n"), ""),
-    ("grammar", partial(of_grammar, "lark"), "start: /", ("\\/", "a", "<"), ""),
-    ("grammar", partial(of_grammar, "lark"), "start: ", ("//\n", "#\n", "(", "[", ' "a" |', '"a"~9 '), ""),
-    ("grammar", partial(of_grammar, "ebnf"), "root ::= ", ("(", "[", '"', ' "a" |', "\\", "[^a]", "#"), ""),
-    ("regex", partial(of_grammar, "regex"), "", ("(", "[", "a|", "(a+)+", "\\", "[a-z]", "{", "\\p{L}"), ""),
-    ("long regex", partial(of_grammar, "regex"), "", (".*", "a?"), ""),
-    ("html", of_html, "", ("<div>", "<p>", "<b>", "<", "</", "<!--", "&", "&amp", "<a ", "<li>", "<br>"), ""),
-    ("html", of_html, "", ("<a href=b>c</a>", "<a href='/", "<pre>\n", "<svg>", "<math>", "<script>"), ""),
-    ("html", of_html, "<ul>" * 500, ("<ul></ul>", "<b></b>", "<p>"), ""),
-    ("html", of_html, "<table><tr>", ("<td>", "<td><p>", "<!----><p></p><!---->", "<h1>", "<title>"), ""),
-    ("markdown", of_markdown, "", ("[", "![", "[a](", "<http://a", "```\n", "[a](b 'c", "#", "\n", "> "), ""),
-    ("markdown", of_markdown, "# a", ("#", " ", "# ", " #"), "b"),
-    ("markdown", of_markdown, "[a](b", (" ", "'", "("), "x"),
-    ("lines", of_lines, "", ("a", "-", "a-", "a ", "\n", "【1†", "【1†a】", "【1\n", "—", "é"), ""),
-    ("charset", of_charset, "", ("\xff", "é", "<meta ", "\x00", "<?xml ", "charset= "), ""),
+TEXTS: list[tuple[str, str, Sequence[str], str]] = [
+    ("json", "", ("[", '{"a":', "[[]", '"', '"a', "1", "[1,", '{"":1,', " "), ""),
+    ("json", "[", ("[],", "{},", '"\\"",', '"",', "1e5,"), "0]"),
+    ("json", '"', ("\\ud800", "\\u", "\\\\", "é"), '"'),
+    ("json", "[0.", ("1", " "), "e-5]"),
+    ("file", "data:text/plain", (";", ";base64", ";charset=", ";charset=utf-8", "a/b;"), ",YQ"),
+    ("file", "data:text/plain;base64,", ("%", "%41", "%4", "=", "a", "a ", "\n", "a\n", ","), ""),
+    ("file", "data:text/plain;charset=", ("xn--", "a"), ",YQ"),
+    ("file", "", ("data:", "a", "= ", "\n", "é", "\x00"), ""),
+    ("text", "", ("<|start|>", "<", "é", "é1", "²", "a1", " ", "\n", "\r\n/", "/\n"), ""),
+    ("text: special", "", ("<|start|>", "<|", "<|end|>a", "<|reserved_1|>"), ""),
+    ("harmony", "", ("<|start|>", "<|channel|>", f"<|start|>{FINAL}a<|end|>", "to="), ""),
+    ("harmony", "<|start|>assistant", (" to=", "to = ", "to=a ", "json ", " "), ""),
+    ("harmony", FINAL, ("<|message|>", "<|constrain|>", "{", "\ufffd"), ""),
+    ("citations", "", ("【", "】", "†", "【1†", "【1†L1†", "【1†L1】", "【9†" + "a" * 70), ""),
+    ("stops", "", ("a", "ab", "a" * 900 + "d", "b"), ""),
+    ("arguments: open", '{"id": "', ("【", "1", " ", "†", "\\\\"), '"}'),
+    ("arguments: search", '{"query": "', ("[", "a", '","query":"'), '"}'),
+    ("arguments: source", "```\n", ("```", "\n", " ", "`", "```py\n", "{", '"'), "x"),
+    ("arguments: source", "```", (" ", "\t", "python"), "x"),
+    ("arguments: source", '{"code": "', ("[", '"a":', " ", "\\n"), "x"),
+    ("arguments: tools", '{"query": "', ("a ", "_", '"', "["), '"}'),
+    ("arguments: object", '{"a":', ("1", "\\u", "[", "a", " ", "-", '\\"'), ""),
+    ("arguments: object", '{"a":"', ("\\u0041", "\n", "a"), ""),
+    ("grammar: lark", 'start: "', ('\\"', "\\n"), ""),
+    ("grammar: lark", "start: /", ("\\/", "a", "<"), ""),
+    ("grammar: lark", "start: ", ("//\n", "#\n", "(", "[", ' "a" |', '"a"~9 '), ""),
+    ("grammar: ebnf", "root ::= ", ("(", "[", '"', ' "a" |', "\\", "[^a]", "#"), ""),
+    ("regex", "", ("(", "[", "a|", "(a+)+", "\\", "[a-z]", "{", "\\p{L}"), ""),
+    ("long regex", "", (".*", "a?"), ""),
+    ("html", "", ("<div>", "<p>", "<b>", "<", "</", "<!--", "&", "&amp", "<a ", "<li>", "<br>"), ""),
+    ("html", "", ("<a href=b>c</a>", "<a href='/", "<pre>\n", "<svg>", "<math>", "<script>"), ""),
+    ("html", "<ul>" * 500, ("<ul></ul>", "<b></b>", "<p>"), ""),
+    ("html", "<table><tr>", ("<td>", "<td><p>", "<!----><p></p><!---->", "<h1>", "<title>"), ""),
+    ("markdown", "", ("[", "![", "[a](", "<http://a", "```\n", "[a](b 'c", "#", "\n", "> "), ""),
+    ("markdown", "# a", ("#", " ", "# ", " #"), "b"),
+    ("markdown", "[a](b", (" ", "'", "("), "x"),
+    ("lines", "", ("a", "-", "a-", "a ", "\n", "【1†", "【1†a】", "【1\n", "—", "é"), ""),
+    ("charset", "", ("\xff", "é", "<meta ", "\x00", "<?xml ", "charset= "), ""),
 ]
 # fmt: on
 
@@ -167,22 +156,21 @@ SCHEMAS: dict[str, Callable[[int], Any]] = {
 
 def of_base(size: int) -> Read:
     links = filled("<a href=b>c</a>", size // 2)
-    return lambda: of_html(f"<base href='/{'a' * (size // 2)}'>{links}")
+    return lambda: html_to_text(f"<base href='/{'a' * (size // 2)}'>{links}", URL)
+
+
+def text_row(read: Callable[[str], object], before: str, unit: str, after: str, size: int) -> Read:
+    return partial(read, f"{before}{filled(unit, size)}{after}")
 
 
 def rows() -> Iterator[tuple[str, Row]]:
     tables = {"upload": UPLOADS, "head": HEADERS, "frames": CONNECTIONS, "request": REQUESTS}
     for table, found in tables.items():
         yield from ((f"{table}: {name}", row) for name, row in found.items())
-    for table, read, before, units, after in TEXTS:
+    for table, before, units, after in TEXTS:
         for unit in units:
             name = f"{table}: {before[-25:]}{unit[:25]}…{after}".encode("unicode_escape").decode()
-            yield (
-                name,
-                lambda n, read=read, before=before, unit=unit, after=after: partial(
-                    read, f"{before}{filled(unit, n)}{after}"
-                ),
-            )
+            yield name, partial(text_row, READERS[table], before, unit, after)
     for name, make in SCHEMAS.items():
         yield f"types: {name}", lambda n, make=make: partial(to_typescript, make(n // 20))
         for reader in (enforceable, as_far_as_enforceable):

@@ -4,7 +4,6 @@ Every reader of a background response receives the same stream.
 """
 
 import asyncio
-import json
 import random
 from typing import Any
 
@@ -16,6 +15,7 @@ from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.ids import CountingIds
 from gpt_oss_server.stores.sql.events import EventLog
 from inference.engine import EngineFailed
+from tests.doubles.apis.api_client import events_in
 from tests.doubles.apis.asking import NEXT, Asking, responses_service
 from tests.doubles.apis.client_tools import STREAMS
 from tests.doubles.conversations import encoded, mutated
@@ -78,23 +78,18 @@ async def test_a_failure_after_any_token_is_one_failed_response(encoding: Encodi
             assert engine.open_generations == 0
 
 
-async def test_each_token_with_text_is_one_delta_event(encoding: Encoding) -> None:
+@pytest.mark.parametrize("per_step", [1, 5, 100])
+async def test_each_token_with_text_is_one_delta_event(encoding: Encoding, per_step: int) -> None:
     text = "The quick brown fox jumps over the lazy dog."
     tokens = encoding.encode_special(f"<|channel|>final<|message|>{text}<|return|>")
-    for per_step in (1, 5, 100):
-        events = await events_of(ReplayEngine(tokens, per_step=per_step), encoding)
-        deltas = [e["delta"] for e in events if e["type"] == "response.output_text.delta"]
-        assert len(deltas) == len(encoding.encode(text))
+    events = await events_of(ReplayEngine(tokens, per_step=per_step), encoding)
+    deltas = [event for event in events if event["type"] == "response.output_text.delta"]
+    assert len(deltas) == len(encoding.encode(text))
 
 
 def service_of(tokens: list[int], encoding: Encoding) -> ResponsesService:
-    return responses_service(
-        ReplayEngine(tokens, per_step=3), encoding=encoding, ids=CountingIds(), clock=lambda: 0.0
-    )
-
-
-def decoded(events: list[bytes]) -> list[dict[str, Any]]:
-    return [json.loads(event.partition(b"data: ")[2]) for event in events]
+    engine = ReplayEngine(tokens, per_step=3)
+    return responses_service(engine, encoding=encoding, ids=CountingIds(), clock=lambda: 0.0)
 
 
 async def reconnecting(log: EventLog, rng: random.Random) -> list[bytes]:
@@ -125,11 +120,12 @@ async def test_any_split_of_live_and_replay_equals_the_foreground_stream(
     readers = [reconnecting(log, random.Random(rng.random())) for _ in range(3)]
     first, *others = await asyncio.gather(*readers)
     assert all(other == first for other in others)
-    assert linted(decoded(first)) == (await service.stored(LOCAL).retrieve(run.id)).response
+    received = events_in(b"".join(first).decode())
+    assert linted(received) == (await service.stored(LOCAL).retrieve(run.id)).response
 
     foreground = await service_of(tokens, encoding).start(LOCAL, BODY)
     events = [event async for batch in foreground for event in batch]
-    background = [event for event in decoded(first) if event["type"] != "response.queued"]
+    background = [event for event in received if event["type"] != "response.queued"]
     for event, expected in zip(background, events, strict=True):
         event.pop("sequence_number"), expected.pop("sequence_number")
         if "response" in event:
@@ -148,7 +144,7 @@ async def test_a_stream_cancelled_at_any_time_ends_well_formed(encoding: Encodin
     for _ in range(rng.randrange(40)):
         await asyncio.sleep(0)
     await service.background.stop(run.id)
-    events = decoded(await asyncio.wait_for(reader, 10))
+    events = events_in(b"".join(await asyncio.wait_for(reader, 10)).decode())
     assert linted(events)["status"] in ("cancelled", "completed")
     assert service.served.models.first.engine.open_generations == 0  # type: ignore[attr-defined]
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import httpx
 import pytest
-from openai import OpenAI
 
 from gpt_oss_server.harmony.encoding import Encoding
+from tests.doubles.apis.api_client import client_with
 from tests.doubles.serving import serving
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -55,7 +55,7 @@ def test_fields_without_effect_are_named(encoding: Encoding, path: str, body: An
 
 
 def test_scores_that_the_function_does_not_have_are_null(encoding: Encoding) -> None:
-    with serving(Model(encoding)) as url, OpenAI(base_url=url, api_key="any") as client:
+    with client_with(Model(encoding)) as client:
         chat = client.chat.completions.create(model="custom", messages=ASK, logprobs=True)
         plain = client.completions.create(model="custom", prompt="Hi", logprobs=1)
     assert (chat.choices[0].message.content, chat.choices[0].logprobs) == ("Hello!", None)
@@ -65,13 +65,11 @@ def test_scores_that_the_function_does_not_have_are_null(encoding: Encoding) -> 
 def test_a_forced_call_is_begun_for_the_function(encoding: Encoding) -> None:
     model = Model(encoding)
     body: Any = {"model": "custom", "input": "Hi", "tools": [TOOL]}
+    asked: Any = {"messages": ASK, "tools": [CHAT_TOOL]}
     chosen: Any = {"type": "function", "function": {"name": "f"}}
-    tools: Any = [CHAT_TOOL]
-    with serving(model) as url, OpenAI(base_url=url, api_key="any") as client:
+    with client_with(model) as client:
         response: Any = client.responses.create(**body, tool_choice={"type": "function", "name": "f"})
-        chat: Any = client.chat.completions.create(
-            model="custom", messages=ASK, tools=tools, tool_choice=chosen
-        )
+        chat: Any = client.chat.completions.create(model="custom", **asked, tool_choice=chosen)
         free: Any = client.responses.create(**body, tool_choice="auto")
     assert [prompt.endswith(HEADER) for prompt in model.prompts] == [True, True, False]
     (call,) = response.output

@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ from tests.doubles.server_process import serving as process_serving
 from tests.doubles.serving import VOCABULARY, scripted
 
 FINAL = "<|channel|>final<|message|>{}<|return|>"
+CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
+BODIES: dict[str, dict[str, Any]] = {
+    "/responses": {"input": "Hi"},
+    "/chat/completions": CHAT,
+    "/completions": {"prompt": "Hi", "max_tokens": 99},
+    "/messages": {"max_tokens": 99, **CHAT},
+}
 
 
 def one(text: str) -> ScriptedEngine:
@@ -53,19 +61,23 @@ def text_of(response: dict[str, Any]) -> str:
     return str(response["output"][-1]["content"][0]["text"])
 
 
+def text_in(answer: dict[str, Any]) -> str:
+    """The text of an answer of any API."""
+    if "choices" in answer:
+        choice = answer["choices"][0]
+        return str(choice["message"]["content"] if "message" in choice else choice["text"])
+    if answer.get("object") == "response":
+        return text_of(answer)
+    return "".join(block["text"] for block in answer["content"] if block["type"] == "text")
+
+
 async def test_each_api_answers_by_the_model_that_the_request_names() -> None:
     api = api_of(first="I am the first.", big="I am big.")
     for name, said in ((None, "I am the first."), ("scripted", "I am the first."), ("big", "I am big.")):
-        model = {} if name is None else {"model": name}
-        response = await api.create(**model)
-        assert (text_of(response), response["model"]) == (said, name or "scripted")
-        chat = {"messages": [{"role": "user", "content": "Hi"}], **model}
-        assert (await api.post("/chat/completions", **chat))["choices"][0]["message"]["content"] == said
-        message = await api.post("/messages", max_tokens=50, **chat)
-        assert [block["text"] for block in message["content"] if block["type"] == "text"] == [said]
-        assert (await api.post("/completions", prompt="Hi", max_tokens=99, **model))[
-            "model"
-        ] == name or "scripted"
+        for path, body in BODIES.items():
+            answer = await api.post(path, **body, **({} if name is None else {"model": name}))
+            assert answer["model"] == (name or "scripted")
+            assert text_in(answer).removeprefix("final") == said
     refused = await api.refused("/responses", input="Hi", model="huge")
     assert (refused["code"], refused["status"]) == ("model_not_found", 404)
     assert "Served: scripted, big." in refused["message"]
@@ -81,32 +93,15 @@ async def test_a_conversation_may_change_its_model() -> None:
     assert prompts[0].index("I am the first.") < prompts[0].index("I am big.")
 
 
-def text_in(answer: dict[str, Any]) -> str:
-    """The text of an answer of any API."""
-    if "choices" in answer:
-        choice = answer["choices"][0]
-        return str(choice["message"]["content"] if "message" in choice else choice["text"])
-    if answer.get("object") == "response":
-        return text_of(answer)
-    return "".join(block["text"] for block in answer["content"] if block["type"] == "text")
-
-
 async def test_no_request_gets_the_tokens_of_another_model() -> None:
     """One engine fails every third generation; each request ends properly, and with its own model's text."""
     words = {"scripted": "first", "big": "second", "odd": "third"}
     odd = Failing([FINAL.format("third")], loop=True)
     api = Api(one("first"), models={"big": one("second"), "odd": odd})
-    chat = {"messages": [{"role": "user", "content": "Hi"}]}
-    bodies: list[tuple[str, dict[str, Any]]] = [
-        ("/responses", {"input": "Hi"}),
-        ("/chat/completions", chat),
-        ("/completions", {"prompt": "Hi", "max_tokens": 99}),
-        ("/messages", {"max_tokens": 99, **chat}),
-    ]
     draws = random.Random(64)
 
     async def ask() -> str:
-        (path, body), name = draws.choice(bodies), draws.choice([*words])
+        (path, body), name = draws.choice([*BODIES.items()]), draws.choice([*words])
         answer = await api.client.post(path, json={"model": name, **body})
         if answer.status_code != 200:
             assert (answer.status_code, name) == (503, "odd"), answer.text
@@ -119,15 +114,10 @@ async def test_no_request_gets_the_tokens_of_another_model() -> None:
 
 
 async def test_models_have_settings_of_their_own() -> None:
-    settings = Settings(
-        models=("big=x default_reasoning_effort=high 'identity=You are big.' served_model_name=large",),
-        default_reasoning_effort="low",
-    )
-    api = api_of(settings, first="1", big="2")
-    for name, effort in ((None, "low"), ("big", "high"), ("large", "high")):
-        prompt = (await api.post("/../render", input="Hi", **({} if name is None else {"model": name})))[
-            "text"
-        ]
+    big = "big=x default_reasoning_effort=high 'identity=You are big.' served_model_name=large"
+    api = api_of(Settings(models=(big,), default_reasoning_effort="low"), first="1", big="2")
+    for name, effort in (("scripted", "low"), ("big", "high"), ("large", "high")):
+        prompt = (await api.post("/../render", input="Hi", model=name))["text"]
         assert f"Reasoning: {effort}" in prompt
         assert ("You are big." in prompt) == (effort == "high")
     listed = [model["id"] for model in (await api.get("/models"))["data"]]
@@ -191,18 +181,10 @@ async def test_a_key_may_be_limited_to_models(tmp_path: Path) -> None:
     for key, names in (("sk-all", ["scripted", "big"]), ("sk-big", ["big"]), ("sk-none", [])):
         assert [model["id"] for model in (await status(key, "/models"))[1]["data"]] == names
     assert text_of((await status("sk-big", "/responses", input="Hi"))[1]) == "I am big."
-    bodies = {
-        "/responses": {"input": "Hi"},
-        "/responses/input_tokens": {"input": "Hi"},
-        "/chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
-        "/completions": {"prompt": "Hi"},
-        "/messages": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5},
-    }
-    for path, body in bodies.items():
+    for path, body in {**BODIES, "/responses/input_tokens": {"input": "Hi"}}.items():
         code, answer = await status("sk-big", path, model="scripted", **body)
-        assert (code, "may not use the model 'scripted'. Choose one of big" in str(answer)) == (403, True), (
-            answer
-        )
+        assert code == 403
+        assert "may not use the model 'scripted'. Choose one of big" in str(answer)
         assert (await status("sk-none", path, **body))[0] == 403
     assert (await status("sk-big", "/models/scripted"))[0] == 403
 
@@ -226,9 +208,8 @@ async def test_a_model_is_listed_with_the_tools_that_the_key_may_declare(tmp_pat
 def test_a_key_for_a_model_that_is_not_served_ends_the_start(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("sk-all\nsk-big models=bog\n")
-    with pytest.raises(
-        SettingsError, match="line 2: models must be all, none, or a list out of scripted, big"
-    ):
+    why = "line 2: models must be all, none, or a list out of scripted, big"
+    with pytest.raises(SettingsError, match=why):
         api_of(Settings(api_key_file=str(file)), first="1", big="2")
 
 
@@ -265,10 +246,8 @@ async def test_figures_have_a_label_for_the_model() -> None:
     assert figures.own("turns_total", api="responses", status="completed", model="big") == 2
     assert figures.own("turns_total", api="responses", status="completed", model="scripted") == 1
     assert figures.value("vllm:request_success_total", model_name="big", finished_reason="stop") == 2
-    of_big, of_first = (
-        figures.own("output_tokens_total", api="responses", model=name) for name in ("big", "scripted")
-    )
-    assert of_big > of_first > 0
+    written = partial(figures.own, "output_tokens_total", api="responses")
+    assert written(model="big") > written(model="scripted") > 0
 
 
 def test_the_command_line_names_further_models(tmp_path: Path) -> None:
@@ -333,9 +312,8 @@ async def test_a_stream_shows_life_while_its_model_is_loaded() -> None:
 async def test_a_model_has_its_own_tools(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("sk-all\nsk-none tools=none\n")
     own = "small=scripted:x tools=mcp"
-    settings = Settings(
-        browser=f"local:{tmp_path}", python="off", models=(own,), api_key_file=str(tmp_path / "keys")
-    )
+    web = {"browser": f"local:{tmp_path}", "python": "off"}
+    settings = Settings(models=(own,), api_key_file=str(tmp_path / "keys"), **web)
     api = api_of(settings, first="I am the first.", small="I am small.")
 
     async def answer(model: str, key: str) -> httpx.Response:
@@ -349,9 +327,7 @@ async def test_a_model_has_its_own_tools(tmp_path: Path) -> None:
     assert "The model 'small' may not use the tool browser. Leave it out" in refused["message"]
     assert "This API key may not use" in (await answer("scripted", "sk-none")).json()["error"]["message"]
     listed = (await api.client.get("/models", headers={"Authorization": "Bearer sk-all"})).json()["data"]
-    assert {model["id"]: model["tools"] for model in listed} == {
-        "scripted": ["web_search", "file_search"],
-        "small": [],
-    }
+    tools = {model["id"]: model["tools"] for model in listed}
+    assert tools == {"scripted": ["web_search", "file_search"], "small": []}
     with pytest.raises(SettingsError, match=r"The tools of the model small must be all, none, .* not 'brow'"):
         api_of(Settings(models=("small=scripted:x tools=brow",)), first="", small="")

@@ -29,9 +29,8 @@ async def test_bodies_of_the_three_apis_have_one_prompt() -> None:
     for limit in ({}, {"max_tokens": 5}):  # as for count_tokens, and as for a message
         message = await rendered(api, {"messages": [USER], "tools": [tool], **limit}, **ANTHROPIC)
         assert message["tokens"] == chat["tokens"] == response["tokens"]
-    assert (
-        response["tokens"].count(200006) == 4
-    )  # system, developer, user, the answer: none of the user's text
+    # System, developer, user, the answer: none of the user's text.
+    assert response["tokens"].count(200006) == 4
 
 
 @pytest.mark.parametrize(

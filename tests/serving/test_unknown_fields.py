@@ -24,7 +24,7 @@ from tests.doubles.serving import scripted, serving
 
 ANSWER = "<|channel|>final<|message|>Hello!<|return|>"
 APIS: list[tuple[str, dict[str, Any]]] = [
-    ("chat/completions", {"messages": [{"role": "user", "content": "hi"}]}),
+    ("chat/completions", HI),
     ("completions", {"prompt": "hi"}),
     ("responses", {"input": "hi"}),
     ("responses/compact", {"model": None, "input": "hi"}),
@@ -64,10 +64,8 @@ def test_a_header_names_them(warning: str, path: str, body: Any, caplog: pytest.
 
 @EVERY_API
 def test_known_fields_are_not_named(warning: str, path: str, body: dict[str, Any]) -> None:
-    harmless = dict.fromkeys(WITHOUT_EFFECT, "x")
-    answer = httpx.post(
-        f"{warning}/{path}", json={**body, "temperature": 1, "xtc_probability": 0, **harmless}
-    )
+    harmless = {**dict.fromkeys(WITHOUT_EFFECT, "x"), "temperature": 1, "xtc_probability": 0}
+    answer = httpx.post(f"{warning}/{path}", json={**body, **harmless})
     assert answer.status_code == 200, answer.text
     assert HEADER not in answer.headers
 
@@ -116,12 +114,6 @@ def test_requests_that_generate_nothing_are_checked_too(treatment: str) -> None:
                 assert answer.json()["error"]["code"] == "unknown_parameter", path
 
 
-def test_the_entries_of_a_list_are_checked_too(warning: str) -> None:
-    entries = [{"type": "compaction"}, {"type": "compaction", "mode": 1}]
-    answer = httpx.post(f"{warning}/responses", json={"input": "hi", "context_management": entries})
-    assert answer.headers[HEADER] == "context_management[1].mode"
-
-
 @pytest.mark.parametrize("path", ["chat/completions", "completions", "responses"])
 def test_a_request_to_read_the_prompt_alone_generates_no_answer(warning: str, path: str) -> None:
     for prewarm, status in ((True, 400), (False, 200)):
@@ -129,11 +121,13 @@ def test_a_request_to_read_the_prompt_alone_generates_no_answer(warning: str, pa
         assert httpx.post(f"{warning}/{path}", json={**dict(APIS)[path], **options}).status_code == status
 
 
-def test_options_of_the_template_and_of_the_form_are_checked_too(warning: str) -> None:
-    path, body = APIS[0]
+def test_entries_of_lists_and_options_of_the_template_and_of_the_form_are_checked_too(warning: str) -> None:
+    entries = [{"type": "compaction"}, {"type": "compaction", "mode": 1}]
+    answer = httpx.post(f"{warning}/responses", json={"input": "hi", "context_management": entries})
+    assert answer.headers[HEADER] == "context_management[1].mode"
     options = {"chat_template_kwargs": {"reasoning_efort": "low", "enable_thinking": True}}
-    answer = httpx.post(f"{warning}/{path}", json={**body, **options, "structured_outputs": {"choise": []}})
-    assert answer.headers[HEADER] == (
+    body = {**HI, **options, "structured_outputs": {"choise": []}}
+    assert httpx.post(f"{warning}/chat/completions", json=body).headers[HEADER] == (
         "structured_outputs.choise (did you mean structured_outputs.choice?), "
         "chat_template_kwargs.reasoning_efort (did you mean chat_template_kwargs.reasoning_effort?)"
     )
@@ -182,9 +176,8 @@ def test_a_websocket_refuses_them_too() -> None:
 
 
 def test_no_field_is_both_served_and_without_effect() -> None:
-    fields = set(CreateChatCompletion.model_fields)
-    assert not fields & set(CreateChatCompletion.not_served)
-    assert not WITHOUT_EFFECT & set(CreateChatCompletion.not_served)
+    served = {*CreateChatCompletion.model_fields, *WITHOUT_EFFECT}
+    assert not served & set(CreateChatCompletion.not_served)
 
 
 SAMPLING = {"temperature": 0.7, "top_k": 40, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.2}

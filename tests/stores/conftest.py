@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gpt_oss_server.stores.sql.database import Database
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from tests.doubles.postgres import Postgres, running_postgres
@@ -29,5 +30,6 @@ async def database(path: Path) -> AsyncIterator[SqliteDatabase]:
 
 
 @pytest.fixture
-def store(database: SqliteDatabase) -> SqlStore:
+def store(database: Database) -> SqlStore:
+    """In the file of SQLite, or in the database of a test's own fixture."""
     return SqlStore(database)

@@ -18,15 +18,9 @@ from tests.doubles.apis.asking import responses_service
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted
 from tests.doubles.stored import append, conversation, part, position, stored, texts
+from tests.doubles.tools.scripted_tool import Clock
 
 NOTHING = (0, 0, 0, 0)
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def held(store: MemoryStore) -> Statistics:

@@ -31,11 +31,6 @@ async def database(postgres: Postgres) -> AsyncIterator[PostgresDatabase]:
     await database.close()
 
 
-@pytest.fixture
-def store(database: PostgresDatabase) -> SqlStore:
-    return SqlStore(database)
-
-
 async def test_two_servers_share_their_responses_and_conversations(postgres: Postgres) -> None:
     url = postgres.new_database()
     here, there = SqlStore(PostgresDatabase(url)), SqlStore(PostgresDatabase(url))

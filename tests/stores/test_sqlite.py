@@ -16,18 +16,14 @@ import pytest
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.base import Store
-from gpt_oss_server.stores.documents.files import Files
 from gpt_oss_server.stores.documents.folder import FileFolder
-from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.kinds.places import kept_where, sqlite_file
 from gpt_oss_server.stores.kinds.table import open_stores
 from gpt_oss_server.stores.memory.connection import ConnectionStore
 from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.postgres.database import PostgresDatabase
 from gpt_oss_server.stores.sql.allowances import Allowances, Charge
-from gpt_oss_server.stores.sql.completions import Completions
 from gpt_oss_server.stores.sql.database import Database
-from gpt_oss_server.stores.sql.events import EventLogs
 from gpt_oss_server.stores.sql.queues.batches import Batches
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
@@ -40,7 +36,7 @@ from tests.contracts.files_contract import FilesContract
 from tests.contracts.store_contract import StoreContract
 from tests.contracts.vector_stores_contract import VectorStoresContract
 from tests.doubles.postgres import Postgres
-from tests.doubles.stored import position, put_turns, stored, texts, turn
+from tests.doubles.stored import known, position, put_turns, stored, texts, turn
 
 
 async def test_what_is_stored_outlives_the_process(path: Path) -> None:
@@ -104,9 +100,8 @@ async def test_a_full_disk_is_a_clear_error_and_passes(database: SqliteDatabase,
     await store.put(stored("resp_1"))
     [[pages]] = await database.write(lambda tx: tx.rows("PRAGMA page_count"))
     await database.write(lambda tx: tx.rows(f"PRAGMA max_page_count = {pages + 4}"))
-    results = await asyncio.gather(
-        *(store.put(stored(f"resp_big_{n}", tokens=100_000)) for n in range(3)), return_exceptions=True
-    )
+    puts = (store.put(stored(f"resp_big_{n}", tokens=100_000)) for n in range(3))
+    results = await asyncio.gather(*puts, return_exceptions=True)
     assert [type(result) for result in results] == [StoreUnavailable] * 3
     assert "its disk is full" in str(results[0])
     assert await store.get("resp_big_0") is None
@@ -193,21 +188,17 @@ async def test_on_a_small_disk_what_was_acknowledged_is_kept(small_disk: Path) -
     await store.close()
 
 
-def opened(kind: str, folder: Path, request: pytest.FixtureRequest) -> Database:
-    if kind == "memory":
-        return MemoryDatabase(Bounds())
-    if kind == "sqlite":
-        return SqliteDatabase(folder / "store.sqlite")
-    postgres: Postgres = request.getfixturevalue("postgres")
-    return PostgresDatabase(postgres.new_database())
-
-
 class OnEachDatabase:
     database: Database
 
     @pytest.fixture(autouse=True, params=["memory", "sqlite", "postgres"])
-    async def _opened(self, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[None]:
-        self.database = opened(request.param, tmp_path, request)
+    async def _opened(self, path: Path, request: pytest.FixtureRequest) -> AsyncIterator[None]:
+        if request.param == "memory":
+            self.database = MemoryDatabase(Bounds())
+        elif request.param == "sqlite":
+            self.database = SqliteDatabase(path)
+        else:
+            self.database = PostgresDatabase(request.getfixturevalue("postgres").new_database())
         yield
         await self.database.close()
 
@@ -248,29 +239,23 @@ class TestConnectionStore(SqlStoreContract):
 
 
 class TestCompletions(OnEachDatabase, CompletionsContract):
-    async def make(self) -> Completions:
-        return Completions(self.database)
+    pass
 
 
 class TestFiles(OnEachDatabase, FilesContract):
-    async def make(self, most: int | None = None) -> Files:
-        return Files(self.database, most=most)
+    pass
 
 
 class TestVectorStores(OnEachDatabase, VectorStoresContract):
-    async def make(self) -> VectorStores:
-        return VectorStores(self.database)
+    pass
 
 
 class TestBatches(OnEachDatabase):
-    database: Database
-
     async def test_batches_that_ended_long_ago_are_swept(self) -> None:
         batches = Batches(self.database)
         for name in ("ended", "open", "unclaimed"):
             await batches.add({"id": name, "status": "in_progress", "request_counts": {}}, {})
-        ended, _ = await batches.claim(3_600), await batches.claim(60)
-        assert ended is not None
+        ended, _ = known(await batches.claim(3_600)), await batches.claim(60)
         await batches.change(ended, status="completed")
         for age, left in ((60.0, {"ended", "open", "unclaimed"}), (0.0, {"open", "unclaimed"})):
             await Sweeper(self.database, Bounds(age=age)).sweep()
@@ -284,20 +269,15 @@ class TestEmbedded(OnEachDatabase, EmbeddedContract):
 class TestFilesInAFolder(FilesContract):
     @pytest.fixture(autouse=True)
     def _in(self, tmp_path: Path) -> None:
-        self.folder = tmp_path / "content"
-
-    async def make(self, most: int | None = None) -> Files:
-        return Files(MemoryDatabase(Bounds()), FileFolder(self.folder), most=most)
+        self.database, self.folder = MemoryDatabase(Bounds()), FileFolder(tmp_path / "content")
 
 
 class TestSqlAllowances(OnEachDatabase, AllowancesContract):
-    async def make(self) -> Allowances:
-        return Allowances(self.database)
+    pass
 
 
 class TestSqlEventLogs(OnEachDatabase, EventLogContract):
-    async def make(self) -> EventLogs:
-        return EventLogs(self.database)
+    pass
 
 
 async def test_servers_that_share_a_database_share_its_allowances(postgres: Postgres) -> None:

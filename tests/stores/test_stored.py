@@ -63,8 +63,7 @@ async def test_a_late_turn_stores_as_many_segments_as_an_early_one(
         response = await completed(service, **past)
         past = past if by_conversation else {"previous_response_id": response["id"]}
     assert store.counts == [(2, 2 if by_conversation else 0)] * 60
-    history = known(await store.history(response["id"]))
-    assert len(history.segments) == 120
+    assert len(known(await store.history(response["id"])).segments) == 120
     await service.close()
 
 
@@ -95,9 +94,8 @@ async def test_turns_that_no_longer_fit_into_the_context_leave_the_chain(encodin
     history = known(await service.served.stores.responses.history(response["id"]))
     assert stored.parent is None
     assert len(history.segments) < 12
-    assert history.segments[-1] == Segment(
-        "assistant", tuple(encoding.encode_special("<|start|>assistant" + FINAL[:-10] + "<|end|>")), "final"
-    )
+    last = encoding.encode_special("<|start|>assistant" + FINAL[:-10] + "<|end|>")
+    assert history.segments[-1] == Segment("assistant", tuple(last), "final")
     await service.close()
 
 
@@ -155,13 +153,11 @@ def test_servers_that_start_simultaneously_agree_on_a_key(tmp_path: Path) -> Non
 
 
 def test_a_key_file_that_cannot_be_used_is_refused_with_a_sentence(tmp_path: Path) -> None:
-    file = tmp_path / "key"
+    file, nobody = tmp_path / "key", "~nobody-of-this-name/key"
     file.write_text("  short \n")
-    for name, sentence in (
-        (file, "at least 32 characters"),
-        (file / "key", r"--sealing-key-file: .*key/key cannot be read or created"),
-        ("~nobody-of-this-name/key", "~nobody-of-this-name/key names no file"),
-    ):
+    unusable = r"--sealing-key-file: .*key/key cannot be read or created"
+    why = {file: "at least 32 characters", file / "key": unusable, nobody: f"{nobody} names no file"}
+    for name, sentence in why.items():
         with pytest.raises(SettingsError, match=sentence):
             server_sealer(str(name))
 

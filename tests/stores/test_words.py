@@ -16,6 +16,7 @@ from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.sql.sweeper import Bounds
 from gpt_oss_server.stores.vector_stores import Entry, Passage, VectorStore
+from tests.doubles.stored import known
 from tools.words import words_in, words_of_query
 
 TOPICS, COMMON, LENGTH = 120, 400, 40
@@ -90,8 +91,7 @@ async def test_words_find_more_than_plain_bm25() -> None:
     stores = VectorStores(MemoryDatabase(Bounds()))
     await stores.put(VectorStore("vs", "", 0, 0))
     await stores.attach("vs", [Entry("file_1", "a.txt", 0, 800, 0, True)])
-    claimed = await stores.claim(60.0)
-    assert claimed is not None
+    claimed = known(await stores.claim(60.0))
     await stores.add(claimed, [Passage(at, text) for at, text in enumerate(texts)], 60.0)
     plain = sqlite3.connect(":memory:")
     plain.execute("CREATE VIRTUAL TABLE texts USING fts5(body)")

@@ -19,7 +19,7 @@ from gpt_oss_server.harmony.recipients import Recipients
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.sql.codec import pack, unpack
 from gpt_oss_server.stores.sql.responses import SqlTraces
-from gpt_oss_server.stores.sql.sizes import trace_bytes
+from gpt_oss_server.stores.sql.sizes import TRACES, total
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sql.sweeper import Bounds, Sweeper
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
@@ -201,27 +201,25 @@ def test_any_tokens_can_be_read(tokens: list[int]) -> None:
     assert all(a[1] == b[0] for a, b in itertools.pairwise(spans))
 
 
-def recorded(traces: Traces, *names: str) -> None:
+def recorded(*names: str) -> list[str]:
+    """Whose records are kept of runs that end one after the other."""
+    traces = Traces(enabled=True, most_bytes=100_000)
     for name in names:
         traces.begin(name, TraceRecord({}, {"id": name}, Recipients(), Transcript([1] * 1000)))
         traces.end(name)
+    return [name for name in dict.fromkeys(names) if traces.get(name) is not None]
 
 
 def test_the_oldest_records_go_first() -> None:
-    traces = Traces(enabled=True, most_bytes=100_000)
     names = [str(number) for number in range(20)]
-    recorded(traces, *names)
-    kept = [name for name in names if traces.get(name) is not None]
+    kept = recorded(*names)
     assert 1 <= len(kept) <= 5
     assert kept == names[-len(kept) :]
 
 
 def test_a_run_that_ends_here_twice_counts_once() -> None:
     """As a background run does that went to another process and came back."""
-    traces = Traces(enabled=True, most_bytes=100_000)
-    recorded(traces, *["a"] * 20, "b")
-    assert traces.get("a") is not None
-    assert traces.get("b") is not None
+    assert recorded(*["a"] * 20, "b") == ["a", "b"]
 
 
 def test_a_trace_is_the_same_after_a_restart_until_its_response_is_deleted(tmp_path: Path) -> None:
@@ -252,7 +250,7 @@ def test_a_store_keeps_no_traces_where_clients_may_read_none(tmp_path: Path) -> 
     with serving(scripted(HELLO), settings) as url:
         created(url)
     database = SqliteDatabase(tmp_path / "store.sqlite")
-    assert database.write_now(trace_bytes) == 0
+    assert database.write_now(lambda tx: total(tx, TRACES)) == 0
 
 
 def test_a_packed_record_loses_nothing() -> None:

@@ -3,7 +3,6 @@
 import base64
 import json
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,8 +19,10 @@ from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.stores.memory.store import MemoryDatabase
 from gpt_oss_server.stores.sql.queues.deliveries import Deliveries
 from gpt_oss_server.stores.sql.sweeper import Bounds
+from tests.doubles.apis.api_client import client_of
 from tests.doubles.apis.keyed import ALICE, MALLORY
 from tests.doubles.serving import scripted, serving
+from tests.doubles.waiting import waited
 
 ANSWER = "<|channel|>final<|message|>Hello!<|return|>"
 SECRET = "whsec_" + base64.b64encode(b"a secret of the operator").decode()
@@ -58,11 +59,7 @@ class Receiver:
         return f"http://127.0.0.1:{self.server.server_port}"
 
     def wait_for(self, count: int) -> list[tuple[str, str, str]]:
-        until = time.monotonic() + 60
-        while len(self.told) < count:
-            assert time.monotonic() < until, self.told
-            time.sleep(0.05)
-        return self.told
+        return waited(lambda: self.told, lambda told: len(told) >= count)
 
 
 @pytest.fixture
@@ -79,19 +76,15 @@ def settings(receiver: Receiver, **more: Any) -> Settings:
 
 
 def test_the_end_of_a_background_response_and_of_a_batch_is_told(receiver: Receiver) -> None:
-    with (
-        serving(scripted(ANSWER), settings(receiver)) as url,
-        openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,
-    ):
+    with client_of(ANSWER, settings=settings(receiver)) as client:
         client.responses.create(model="scripted", input="Hi")  # whoever waits is not told
         response = client.responses.create(model="scripted", input="Hi", background=True)
         assert receiver.wait_for(1) == [("/all", "response.completed", response.id)]
         line = {"custom_id": "a", "method": "POST", "url": "/v1/responses", "body": {"input": "Hi"}}
         for content, status in ((json.dumps(line), "completed"), ("{}", "failed")):
             file = client.files.create(file=("a.jsonl", content.encode()), purpose="batch")
-            batch = client.batches.create(
-                input_file_id=file.id, endpoint="/v1/responses", completion_window="24h"
-            )
+            asked: Any = {"endpoint": "/v1/responses", "completion_window": "24h"}
+            batch = client.batches.create(input_file_id=file.id, **asked)
             told = receiver.wait_for(2 if status == "completed" else 3)
             assert told[-1] == ("/all", f"batch.{status}", batch.id)
         assert len(receiver.attempts) == 3
@@ -100,10 +93,7 @@ def test_the_end_of_a_background_response_and_of_a_batch_is_told(receiver: Recei
 def test_an_address_that_refuses_is_told_again(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhooks, "_FIRST_PAUSE", 0.1)
     receiver.refusals = 2
-    with (
-        serving(scripted(ANSWER), settings(receiver)) as url,
-        openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,
-    ):
+    with client_of(ANSWER, settings=settings(receiver)) as client:
         response = client.responses.create(model="scripted", input="Hi", background=True)
         assert receiver.wait_for(1) == [("/all", "response.completed", response.id)]
     assert len(receiver.attempts) == 3
@@ -141,14 +131,16 @@ def test_a_secret_that_is_none_is_refused_at_the_start(receiver: Receiver, secre
         create_app(scripted(ANSWER), settings(receiver, webhook_secret=secret))
 
 
-def test_a_key_with_an_address_needs_a_secret(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ("webhook=https://example.com/hook", "--webhook-secret"),
+        ("webhook=example.com", "must be an address"),
+        ("webhook_secret=whsec_YQ==", "line 1: webhook_secret must be"),
+    ],
+)
+def test_a_key_with_an_address_needs_a_secret(tmp_path: Path, fields: str, why: str) -> None:
     keys = tmp_path / "keys"
-    keys.write_text(f"{ALICE} name=alice webhook=https://example.com/hook")
-    with pytest.raises(SettingsError, match="--webhook-secret"):
-        create_app(scripted(ANSWER), Settings(api_key_file=str(keys)))
-    keys.write_text(f"{ALICE} name=alice webhook=example.com")
-    with pytest.raises(SettingsError, match=r"must be an address"):
-        create_app(scripted(ANSWER), Settings(api_key_file=str(keys)))
-    keys.write_text(f"{ALICE} name=alice webhook_secret=whsec_YQ==")
-    with pytest.raises(SettingsError, match=r"line 1: webhook_secret must be"):
+    keys.write_text(f"{ALICE} name=alice {fields}")
+    with pytest.raises(SettingsError, match=why):
         create_app(scripted(ANSWER), Settings(api_key_file=str(keys)))

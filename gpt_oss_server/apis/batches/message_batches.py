@@ -53,8 +53,7 @@ class MessageBatchesApi:
         checked = Checked(_ENDPOINT)
         await checked.read(_lines(requests))
         for error in checked.errors:
-            where = f"requests[{error['line'] - 1}]"
-            raise InvalidRequest.at(where, f": {error['message']}")
+            raise InvalidRequest.at(f"requests[{error['line'] - 1}]", f": {error['message']}")
         new = self._files.new("requests.jsonl", "batch", lasts=_LASTS)
         room = await room_for_files(self._caller, self._files.keep)
         with refusals():

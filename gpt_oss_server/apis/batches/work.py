@@ -120,13 +120,12 @@ class OneBatch:
             if not working.done():
                 working.cancel()
                 await asyncio.wait({working})
-        if status == "completed":
-            if not working.result():
-                lost = _error("file_lost", "The input file was deleted before the batch ended.")
-                await self.fail(lost)
-                return None
-        else:
-            await self._leave_the_rest(status)
+        if status != "completed":
+            async for number, line in self._rest():
+                await self._store(number, unanswered(line, self._new_id(), *_ENDS[status]))
+        elif not working.result():
+            await self.fail(_error("file_lost", "The input file was deleted before the batch ended."))
+            return None
         return status
 
     async def _is_valid(self) -> bool:
@@ -180,10 +179,6 @@ class OneBatch:
         finally:
             self._places.release()
 
-    async def _leave_the_rest(self, status: str) -> None:
-        async for number, line in self._rest():
-            await self._store(number, unanswered(line, self._new_id(), *_ENDS[status]))
-
     async def _store(self, number: int, answer: Answer) -> None:
         await self._batches.answer(self._held, number, answer.succeeded, answer.line)
 
@@ -232,8 +227,7 @@ class OneBatch:
         return stored.id
 
     async def fail(self, *errors: dict[str, Any]) -> None:
-        listed = {"object": "list", "data": list(errors)}
-        await self._end("failed", errors=listed)
+        await self._end("failed", errors={"object": "list", "data": list(errors)})
 
     async def _end(self, status: str, **fields: Any) -> None:
         """Webhooks are told before the end is stored: what is interrupted in between is done again."""

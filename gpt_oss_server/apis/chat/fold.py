@@ -48,17 +48,14 @@ class _FoldedChoice:
             self._lists.setdefault(key, []).extend(delta.get(key, ()))
         for call in delta.get("tool_calls", ()):
             self._call(call)
-        if choice.get("logprobs") is not None:
-            self._score(choice["logprobs"])
+        if (logprobs := choice.get("logprobs")) is not None:
+            self._scores = self._scores or {"content": [], "refusal": None}
+            self._scores["content"] += logprobs["content"]
         if "token_ids" in choice:
             self._token_ids = self._token_ids or []
             self._token_ids += choice["token_ids"]
         if choice["finish_reason"] is not None:
             self._end = {key: choice[key] for key in ("finish_reason", "stop_reason") if key in choice}
-
-    def _score(self, logprobs: dict[str, Any]) -> None:
-        self._scores = self._scores or {"content": [], "refusal": None}
-        self._scores["content"] += logprobs["content"]
 
     def _call(self, call: dict[str, Any]) -> None:
         if "id" in call:

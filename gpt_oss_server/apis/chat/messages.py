@@ -95,10 +95,11 @@ def read_messages(
     messages: Sequence[Any], renderer: Renderer, kinds: Kinds, *, continues_last: bool
 ) -> ReadMessages:
     conversation = ReadMessages(renderer, kinds)
-    conversation.names_users = len(_users(messages)) > 1
+    users = [message for message in dicts_of(messages) if message.get("role") == "user"]
+    conversation.names_users = len({_word(user.get("name")) for user in users}) > 1
     before_call = _before_calls(messages)
     answers = _answers(messages)
-    placed = in_order_of_calls(messages, calls=_ids_of_calls, answers=_answered_by)
+    placed = in_order_of_calls(messages, calls=_called_names, answers=_answered_by)
     for index, message in placed:
         if index in answers.replaced:
             continue
@@ -114,12 +115,6 @@ def read_messages(
                 conversation.close_cut_call(call_id, where)
     conversation.drop_answered()
     return conversation
-
-
-def _ids_of_calls(message: Any) -> list[str]:
-    calls = message.get("tool_calls") if isinstance(message, dict) else None
-    ids = [call.get("id") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    return [call_id for call_id in ids if isinstance(call_id, str)]
 
 
 def _answers(messages: Sequence[Any]) -> Unpaired:
@@ -173,13 +168,6 @@ def _before_calls(messages: Sequence[Any]) -> list[bool]:
         elif message.get("tool_calls"):
             call_follows = True
     return flags[::-1]
-
-
-def _users(messages: Sequence[Any]) -> set[str | None]:
-    of_users = [
-        message for message in messages if isinstance(message, dict) and message.get("role") == "user"
-    ]
-    return {_word(message.get("name")) for message in of_users}
 
 
 def _word(name: Any) -> str | None:
@@ -266,18 +254,13 @@ def _calls(message: Message, where: str) -> list[EarlierCall]:
 def _call(call: Any, where: str) -> EarlierCall:
     if not isinstance(call, dict):
         raise InvalidRequest.at(where, f"must be an object, but is {json_type(call)}.")
-    call_id = text_field(call, "id", where)
-    if call.get("type") == "custom":
-        name, text = _function(call.get("custom"), f"{where}.custom", "input")
-        return EarlierCall(call_id, f"functions.{name}", text, None)
-    name, arguments = _function(call.get("function"), f"{where}.function", "arguments")
-    return EarlierCall(call_id, f"functions.{name}", arguments, "json")
-
-
-def _function(value: Any, where: str, key: str) -> tuple[str, str]:
-    if not isinstance(value, dict):
-        raise InvalidRequest.at(where, f"must be an object with name and {key}.")
-    return text_field(value, "name", where), json_text(value, key, where)
+    call_id, is_custom = text_field(call, "id", where), call.get("type") == "custom"
+    kind, key = ("custom", "input") if is_custom else ("function", "arguments")
+    called, at = call.get(kind), f"{where}.{kind}"
+    if not isinstance(called, dict):
+        raise InvalidRequest.at(at, f"must be an object with name and {key}.")
+    name, text = text_field(called, "name", at), json_text(called, key, at)
+    return EarlierCall(call_id, f"functions.{name}", text, None if is_custom else "json")
 
 
 def _tool(message: Message, where: str, conversation: ReadMessages) -> None:

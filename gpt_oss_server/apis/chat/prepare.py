@@ -24,7 +24,6 @@ from gpt_oss_server.toolset.bound import HostedTools, known_recipients
 from gpt_oss_server.toolset.choice import wanted_of
 from gpt_oss_server.turns.prompt import (
     Head,
-    Thinking,
     begun_call,
     check_can_fit,
     fitted_layout,
@@ -53,46 +52,16 @@ def prepare(
     *,
     work: Work,
 ) -> PreparedChat:
-    hosted.servers.check_listed()
-    _check_needs_no_approval(hosted)
+    _check_servers(hosted)
     answer, wanted = form
-    model = work.model
-    renderer = model.renderer
+    model, renderer = work.model, work.model.renderer
     conversation = _read(request, model.info, hosted.kinds, renderer)
     prefill = _prefill(conversation.begun, wanted, renderer)
     thinking = thinking_of(request.effort, request.reasoning_budget, model.settings)
     bounds = thinking.budget is not None
     wanted = replace(wanted, bounds_reasoning=bounds, begun=prefill, begun_param="continue_final_message")
-    head = _head(request, thinking, answer, tools, hosted, work)
-    context = model.info.context_length - len(prefill)
-    prompt, shown = _prompt(request, head, tuple(conversation.segments), context=context)
-    hosted.resume_from(shown, model.encoding)
-    length = len(prompt) + len(prefill)
-    sampling = sampling_of(request, model, work.caller, prompt=length, limit=request.limit)
-    prefill = prefill or begun_call(wanted, model.info, renderer)
-    return PreparedChat(
-        request=request,
-        prompt=prompt,
-        prefill=prefill,
-        sampling=sampling,
-        recipients=known_recipients(tools, hosted),
-        tools=tools,
-        hosted=hosted,
-        wanted=wanted,
-        thinking=thinking,
-    )
-
-
-def _head(
-    request: CreateChatCompletion,
-    thinking: Thinking,
-    answer: AnswerFormat,
-    tools: RequestTools,
-    hosted: HostedTools,
-    work: Work,
-) -> Head:
-    return Head.of(
-        work.model,
+    head = Head.of(
+        model,
         thinking,
         tools,
         hosted,
@@ -100,6 +69,30 @@ def _head(
         identity=request.template.model_identity,
         instructions=with_verbosity(None, request.verbosity),
         formats=answer.declared,
+    )
+    most = request.truncate_prompt_tokens  # where the request allows it, messages are cut to fit
+    layout, shown = fitted_layout(
+        head,
+        tuple(conversation.segments),
+        context=model.info.context_length - len(prefill),
+        most=None if most in (None, -1) else most,
+        truncates=most is not None,
+        cuts=most is not None,
+        answer=request.limit,
+        param="messages",
+    )
+    hosted.resume_from(shown, model.encoding)
+    length = layout.length + len(prefill)
+    return PreparedChat(
+        request=request,
+        prompt=tuple(layout.tokens()),
+        prefill=prefill or begun_call(wanted, model.info, renderer),
+        sampling=sampling_of(request, model, work.caller, prompt=length, limit=request.limit),
+        recipients=known_recipients(tools, hosted),
+        tools=tools,
+        hosted=hosted,
+        wanted=wanted,
+        thinking=thinking,
     )
 
 
@@ -111,25 +104,8 @@ def _read(request: CreateChatCompletion, info: EngineInfo, kinds: Kinds, rendere
     return read_messages(request.messages, renderer, kinds, continues_last=continues_last)
 
 
-def _prompt(
-    request: CreateChatCompletion, head: Head, messages: tuple[Segment, ...], *, context: int
-) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
-    """The prompt and the messages in it. Where the request allows it, messages are cut to fit the context."""
-    most = request.truncate_prompt_tokens
-    layout, shown = fitted_layout(
-        head,
-        messages,
-        context=context,
-        most=None if most in (None, -1) else most,
-        truncates=most is not None,
-        cuts=most is not None,
-        answer=request.limit,
-        param="messages",
-    )
-    return tuple(layout.tokens()), shown
-
-
-def _check_needs_no_approval(hosted: HostedTools) -> None:
+def _check_servers(hosted: HostedTools) -> None:
+    hosted.servers.check_listed()
     for label, name in hosted.servers.approvals.values():
         raise UnsupportedField.at(
             "tools",
@@ -154,7 +130,7 @@ def _prefill(begun: Begun | None, wanted: Wanted, renderer: Renderer) -> tuple[i
 
 
 def read_tools(request: CreateChatCompletion, kinds: Kinds) -> RequestTools:
-    read = RequestTools(offered=request.offers_tools)
+    read = RequestTools(offered=request.tool_choice != "none")
     for index, tool in enumerate(request.tools or ()):
         flat, where = flat_tool(tool, f"tools[{index}]")
         kinds.read_tool(flat, where, read)
@@ -192,6 +168,5 @@ def read_form(
     request: CreateChatCompletion, tools: RequestTools, hosted: HostedTools
 ) -> tuple[AnswerFormat, Wanted]:
     answer = requested_answer(request.forms, *flat_format(request.response_format, "response_format"))
-    choice, parallel = flat_choice(request.tool_choice), request.allows_parallel_calls
-    wanted = wanted_of(choice, answer, tools, hosted, parallel=parallel)
-    return answer, wanted
+    choice, parallel = flat_choice(request.tool_choice), request.parallel_tool_calls is True
+    return answer, wanted_of(choice, answer, tools, hosted, parallel=parallel)

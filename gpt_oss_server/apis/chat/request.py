@@ -148,12 +148,9 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
             return self.thinking.budget_tokens
         return budget
 
-    def preamble_place(self, default: str) -> str:
-        """The field for preambles; where the answer has a form, `content` holds nothing else."""
-        return "reasoning" if self.has_form else default
-
     @property
     def has_form(self) -> bool:
+        """Whether the answer has a form; `content` then holds nothing else."""
         return bool(self.forms) or (self.response_format or {}).get("type", "text") != "text"
 
     @property
@@ -164,15 +161,6 @@ class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationField
     def scores(self) -> int | None:
         """The number of alternatives for each token's log-probability; None: no log-probabilities."""
         return (self.top_logprobs or 0) if self.logprobs else None
-
-    @property
-    def allows_parallel_calls(self) -> bool:
-        """False unless the request allows them."""
-        return self.parallel_tool_calls is True
-
-    @property
-    def offers_tools(self) -> bool:
-        return self.tool_choice != "none"
 
 
 def parse_request(body: object) -> CreateChatCompletion:

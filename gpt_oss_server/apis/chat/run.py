@@ -98,7 +98,8 @@ class ChatRun:
                         async for parts in batches:
                             chunks = self._chunks(parts)
                             if self._keep is not None:
-                                self._fold(chunks)
+                                for chunk in chunks:
+                                    self._kept.feed(chunk)
                             yield chunks
                     if self._keep is not None:
                         usage = {"usage": self._shown_usage()}
@@ -132,10 +133,6 @@ class ChatRun:
             raise self.error
         return {**folded.completion(), "usage": self._shown_usage()}
 
-    def _fold(self, chunks: list[Chunk]) -> None:
-        for chunk in chunks:
-            self._kept.feed(chunk)
-
     def _choice(self, index: int) -> _Choice:
         prepared = self._prepared
         hosted = prepared.hosted.in_conversation(self._work.ids("session"))  # no client chooses it
@@ -148,6 +145,8 @@ class ChatRun:
     def _form(self, hosted: HostedTools) -> Form:
         request, settings = self.request, self._served.settings
         fields = _REASONING_FIELDS[settings.chat_reasoning_field]
+        # The engine must have them too; debugging uses them without a request for them.
+        shows_scores = request.scores is not None and self._prepared.sampling.logprobs is not None
         return Form(
             new_call_id=lambda: self._work.ids("call"),
             runs_here=hosted.runs,
@@ -155,10 +154,10 @@ class ChatRun:
             cite=hosted.cite,
             answers_json=self._prepared.wanted.answer is not None,
             reasoning_fields=() if request.include_reasoning is False else fields,
-            preambles_are_reasoning=request.preamble_place(settings.chat_preamble_field) == "reasoning",
+            preambles_are_reasoning=request.has_form or settings.chat_preamble_field == "reasoning",
             stops=request.stops,
             shows_stop=bool(request.include_stop_str_in_output),
-            speller=Speller(self._encoding) if self._shows_scores else None,
+            speller=Speller(self._encoding) if shows_scores else None,
             custom=frozenset(
                 recipient for recipient, tool in self._prepared.tools.clients.items() if tool.kind == "custom"
             ),
@@ -251,11 +250,6 @@ class ChatRun:
             return {}
         given, outputs = found
         return {"moderation": {"input": _results([given]), "output": _results(outputs)}}
-
-    @property
-    def _shows_scores(self) -> bool:
-        """Whether the client requested log-probabilities and the engine has them. Debugging uses them too."""
-        return self.request.scores is not None and self._prepared.sampling.logprobs is not None
 
     def _metadata(self) -> dict[str, Any]:
         metadata = shown_metadata(self.request.metadata)

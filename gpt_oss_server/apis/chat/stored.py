@@ -5,7 +5,7 @@ before its last chunk is sent.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from gpt_oss_server.apis.chat.request import CreateChatCompletion
 from gpt_oss_server.errors import CompletionNotFound, InvalidRequest
@@ -15,6 +15,7 @@ from gpt_oss_server.http.shared_fields import check_metadata, shown_metadata
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.stores.sql.completions import Completion, Completions, StoredCompletion
 
+T = TypeVar("T")
 _AT_ONCE = 200  # completions that one read looks at
 _EXAMPLE = '{"metadata": {"topic": "demo"}}'
 
@@ -36,23 +37,20 @@ class StoredCompletions:
         await self._completions.put(StoredCompletion({**completion, "metadata": metadata}, messages))
 
     async def retrieve(self, completion_id: str) -> Completion:
-        return (await self._find(completion_id)).completion
+        return _found(await self._completions.get(completion_id), completion_id).completion
 
     async def update(self, completion_id: str, body: object) -> Completion:
         change = read_body(body, UpdateCompletion, _EXAMPLE)
         check_metadata(change.metadata)
         changed = await self._completions.set_metadata(completion_id, change.metadata or {})
-        if changed is None:
-            raise _missing(completion_id)
-        return changed.completion
+        return _found(changed, completion_id).completion
 
     async def delete(self, completion_id: str) -> dict[str, Any]:
-        if not await self._completions.delete(completion_id):
-            raise _missing(completion_id)
+        _found(await self._completions.delete(completion_id) or None, completion_id)
         return {"id": completion_id, "object": "chat.completion.deleted", "deleted": True}
 
     async def messages(self, completion_id: str, query: Mapping[str, str]) -> dict[str, Any]:
-        stored = await self._find(completion_id)
+        stored = _found(await self._completions.get(completion_id), completion_id)
         return page(stored.messages, {"order": "asc", **query})
 
     async def listed(self, query: Mapping[str, str]) -> dict[str, Any]:
@@ -69,12 +67,6 @@ class StoredCompletions:
                 break
             after = str(looked[-1]["id"])
         return list_of(matching[:most], has_more=len(matching) > most)
-
-    async def _find(self, completion_id: str) -> StoredCompletion:
-        stored = await self._completions.get(completion_id)
-        if stored is None:
-            raise _missing(completion_id)
-        return stored
 
     def _message(self, message: Any) -> dict[str, Any]:
         """A message of the request as the API lists it: parts of its content are apart."""
@@ -94,9 +86,11 @@ def _matches(completion: Completion, query: Mapping[str, str]) -> bool:
     return all(metadata.get(key) == value for key, value in wanted.items())
 
 
-def _missing(completion_id: str) -> CompletionNotFound:
-    return CompletionNotFound(
-        f"No chat completion with id {completion_id!r} is stored. It may have expired, been deleted, or been "
-        "created without store=true.",
-        param="completion_id",
-    )
+def _found(stored: T | None, completion_id: str) -> T:
+    if stored is None:
+        raise CompletionNotFound(
+            f"No chat completion with id {completion_id!r} is stored. It may have expired, been deleted, or "
+            "been created without store=true.",
+            param="completion_id",
+        )
+    return stored

@@ -47,7 +47,7 @@ class _Seen:
 @dataclass(slots=True)
 class _Choice:
     index: int
-    position: int  # of its prompt
+    seen: _Seen
     prompt: Sequence[int]
     sampling: Sampling
     scores: Sequence[TokenLogprob | None] = ()  # of the prompt, where the request wants them
@@ -55,10 +55,6 @@ class _Choice:
     has_begun: bool = False
     hidden: frozenset[int] = frozenset()  # stop ids whose text the completion leaves out
     stopped_by: int | None = None  # a stop id of the request's own
-    seen: _Seen = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.seen = _Seen(self.position)
 
 
 class CompletionRun:
@@ -86,7 +82,10 @@ class CompletionRun:
         }
         self._begun: list[_Seen] = []
         self._parallel = partial(served.parallel_choices, work.caller.client, len(prompts) * (request.n or 1))
-        self._check_lengths()
+        context = work.model.info.context_length
+        for prompt in prompts:
+            if len(prompt) >= context:
+                raise ContextLengthExceeded(str(ContextOverflow(len(prompt), context)), param="prompt")
         sampling = sampling_of(request, work.model, work.caller, prompt=0, limit=request.limit)
         self._sampling = replace(sampling, grammar=grammar, prompt_logprobs=self._prompt_logprobs())
         self._life = Life(
@@ -143,11 +142,9 @@ class CompletionRun:
         least = min(self._sampling.min_tokens, most)
         sampling = replace(self._sampling, max_tokens=most, min_tokens=least)
         hidden = own_stops(sampling, shown=bool(self.request.include_stop_str_in_output))
-        for number in range(count):
-            index = position * count + number
-            seed = None if sampling.seed is None else sampling.seed + index
-            own = replace(sampling, seed=seed)
-            yield _Choice(index, position, prompt, own, hidden=hidden)
+        for index in range(position * count, (position + 1) * count):
+            own = replace(sampling, seed=None if sampling.seed is None else sampling.seed + index)
+            yield _Choice(index, _Seen(position), prompt, own, hidden=hidden)
 
     def _prompt_logprobs(self) -> int | None:
         """The number of alternatives for each token of the prompt; None: the prompt needs no scores."""
@@ -161,16 +158,17 @@ class CompletionRun:
             )
         return max(tops, default=None)
 
-    def _check_lengths(self) -> None:
-        context = self._model.info.context_length
-        for prompt in self._prompts:
-            if len(prompt) >= context:
-                raise ContextLengthExceeded(str(ContextOverflow(len(prompt), context)), param="prompt")
-
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Chunk], None]:
-        text = self._text(choice)
+        request = self.request
+        text = PlainText(
+            self._model.encoding,
+            StopFilter(request.stops, shows_stop=bool(request.include_stop_str_in_output)),
+            shows_special=request.skip_special_tokens is False,
+            speller=None if choice.sampling.logprobs is None else self._speller(),
+            top=request.logprobs or 0,
+        )
         self._begun.append(choice.seen)
-        if self.request.echo and self.request.logprobs is None:
+        if request.echo and request.logprobs is None:
             yield [self._chunk(choice, self._model.encoding.decode(choice.prompt))]
         watch = self._life.observed.watch
         with generating(watch, 0, time.monotonic, lambda: choice.seen.sampled) as span:
@@ -184,10 +182,10 @@ class CompletionRun:
                     if span.first is None:
                         span.first_step(step, len(choice.prompt), span.reads[-1])
                     choice.scores = step.prompt_logprobs or choice.scores
-                    if self.request.echo and choice.scores and not choice.has_begun:
+                    if request.echo and choice.scores and not choice.has_begun:
                         yield [self._chunk(choice, *text.echo(choice.prompt, choice.scores))]
                     choice.seen.cached += step.cached_tokens
-                    if self.request.max_tokens == 0:  # the client wants only the prompt's scores
+                    if request.max_tokens == 0:  # the client wants only the prompt's scores
                         choice.seen.finish = Finish.LENGTH
                         break
                     if chunk := self._feed(choice, text, step):
@@ -217,16 +215,6 @@ class CompletionRun:
             shown_scores = await asyncio.to_thread(scores_of_prompt, choice.scores, self._speller(), top)
             part["prompt_logprobs"] = shown_scores
         return last
-
-    def _text(self, choice: _Choice) -> PlainText:
-        request = self.request
-        return PlainText(
-            self._model.encoding,
-            StopFilter(request.stops, shows_stop=bool(request.include_stop_str_in_output)),
-            shows_special=request.skip_special_tokens is False,
-            speller=None if choice.sampling.logprobs is None else self._speller(),
-            top=request.logprobs or 0,
-        )
 
     def _speller(self) -> Speller:
         return Speller(self._model.encoding)

@@ -9,7 +9,6 @@ from typing import Any
 from gpt_oss_server.apis.completions.request import check_ids, encode_prompt
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import InvalidRequest
-from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.http.fields import Body, Boolean, optional, read_body, required
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.validation import json_type
@@ -56,10 +55,11 @@ async def tokenize(caller: Caller, body: object, served: Served, chat_prompt: Ch
     if request.return_token_strs:
         decode = model.encoding.decode
         strings = await in_thread_if_large(size, lambda: [decode([token]) for token in tokens], tokens)
+    pieces = [{"id": token, "piece": model.encoding.spelt(token)} for token in tokens if request.with_pieces]
     return {
         "count": len(tokens),
         "max_model_len": model.info.context_length,
-        "tokens": [_piece(token, model.encoding) for token in tokens] if request.with_pieces else tokens,
+        "tokens": pieces if request.with_pieces else tokens,
         "token_strs": strings,
     }
 
@@ -70,15 +70,6 @@ def detokenize(caller: Caller, body: object, served: Served) -> dict[str, Any]:
     check_ids(request.tokens, "tokens", model.info.vocab_size)
     text = model.encoding.decode(request.tokens)
     return {"prompt": text, "content": text}
-
-
-def _piece(token: int, encoding: Encoding) -> dict[str, Any]:
-    """A token with its text, or with its bytes if it is only a part of a character."""
-    raw = encoding.token_bytes([token])
-    try:
-        return {"id": token, "piece": raw.decode()}
-    except UnicodeDecodeError:
-        return {"id": token, "piece": list(raw)}
 
 
 async def _of_messages(

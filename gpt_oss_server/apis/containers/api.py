@@ -8,10 +8,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from gpt_oss_server.apis.containers.sessions import Containers, CreateContainer, parse_container
+from gpt_oss_server.apis.containers.sessions import Containers, CreateContainer
 from gpt_oss_server.http.answers import BINARY, attachment
 from gpt_oss_server.http.edge import caller_of
-from gpt_oss_server.http.fields import documented
+from gpt_oss_server.http.fields import documented, read_body
 from gpt_oss_server.http.paging import page
 from gpt_oss_server.http.unknown_fields import read_known
 from gpt_oss_server.http.uploads import read_upload
@@ -30,7 +30,7 @@ def _add_containers(router: APIRouter, containers: Containers, served: Served) -
     @router.post("", openapi_extra=documented(CreateContainer))
     async def create(request: Request) -> Response:
         caller, body, headers = await read_known(request, CreateContainer, served.settings)
-        wanted = parse_container(body)
+        wanted = read_body(body, CreateContainer, '{"name": "data"}')
         created = await containers.create(served.ids("cntr"), wanted, caller)
         return JSONResponse(created.as_json(), headers=headers)
 
@@ -57,7 +57,7 @@ def _add_files(router: APIRouter, containers: Containers, served: Served) -> Non
     @router.get("/{container}/files")
     async def files(container: str, request: Request) -> Response:
         opened = await containers.find(container, caller_of(request.scope))
-        listed = sorted(await opened.files(), key=lambda info: info.modified)
+        listed = sorted(await opened.session.files(), key=lambda info: info.modified)
         return JSONResponse(page([opened.file_as_json(info) for info in listed], request.query_params))
 
     @router.post("/{container}/files")

@@ -27,7 +27,7 @@ from gpt_oss_server.errors import (
     ToolNotAvailable,
     TooManyContainers,
 )
-from gpt_oss_server.http.fields import Body, Integer, optional, read_body, required
+from gpt_oss_server.http.fields import Body, Integer, optional, required
 from gpt_oss_server.http.unserved import NotServed
 from gpt_oss_server.items.code_interpreter import (
     CONTAINER_NOT_SERVED,
@@ -68,7 +68,7 @@ class Containers:
 
     async def find(self, container: str, caller: Caller) -> Container:
         """Finds a container for use: as with OpenAI's, every use resets the idle time."""
-        _check_allowed(caller)
+        caller.access.check_tool(_PYTHON, param=None)
         toolset = await self._served.toolset()
         conversation = toolset.conversation_of(container, _PYTHON, caller)
         session = _session(toolset, conversation)
@@ -123,7 +123,7 @@ class Containers:
         toolset.toolbox.forget(toolset.conversation_of(container, _PYTHON, caller), _PYTHON)
 
     async def _ready_with_python(self, caller: Caller) -> Toolset:
-        _check_allowed(caller)
+        caller.access.check_tool(_PYTHON, param=None)
         toolset = await self._served.toolset()
         if _PYTHON not in toolset.local:
             raise ToolNotAvailable(toolset.refusals.get(_PYTHON, CodeInterpreter.off))
@@ -180,11 +180,8 @@ class Container:
             "source": "user" if of_user else "assistant",
         }
 
-    async def files(self) -> list[FileInfo]:
-        return await self.session.files()
-
     async def file(self, file_id: str) -> FileInfo:
-        for info in await self.files():
+        for info in await self.session.files():
             if self._file_id(info.path) == file_id:
                 return info
         raise NoSuchFile(
@@ -204,7 +201,8 @@ class Container:
     async def put(self, name: str, content: bytes, caller: Caller) -> FileInfo:
         with _refusals("file"):
             await self.session.write(name, content, caller.tool_client)
-        path = _plain(name)
+        # The folder lists the file under this path.
+        path = "/".join(step for step in name.removeprefix(_FOLDER).split("/") if step not in ("", "."))
         self.metadata.uploaded.add(path)
         return await self.file(self._file_id(path))
 
@@ -224,10 +222,6 @@ def _refusals(param: str) -> Iterator[None]:
         raise TooManyContainers(f"The file cannot be stored: {refusal}.", param=param) from refusal
     except FileRefused as refusal:
         raise InvalidRequest(str(refusal), param=param) from refusal
-
-
-def _check_allowed(caller: Caller) -> None:
-    caller.access.check_tool(_PYTHON, param=None)
 
 
 def _session(toolset: Toolset, conversation: str) -> PythonSession | None:
@@ -252,11 +246,6 @@ def _open_session(toolset: Toolset, conversation: str, caller: Caller) -> None:
         raise EngineUnavailable(str(error)) from error
 
 
-def _plain(name: str) -> str:
-    """The path under which the folder lists a file of this name."""
-    return "/".join(step for step in name.removeprefix(_FOLDER).split("/") if step not in ("", "."))
-
-
 IDLE_MINUTES = 20  # a session ends, and loses its files, after this time without a call
 
 
@@ -279,7 +268,3 @@ class CreateContainer(Body):
     expires_after: ExpiresAfter | None = optional(
         "When the container ends: at most 20 minutes after its last use."
     )
-
-
-def parse_container(body: object) -> CreateContainer:
-    return read_body(body, CreateContainer, '{"name": "data"}')

@@ -25,7 +25,7 @@ from gpt_oss_server.runs.attached import with_files
 from gpt_oss_server.runs.served import check_stored
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import ConversationPart, Item, StoredConversation
-from gpt_oss_server.stores.chain import Addition, Call
+from gpt_oss_server.stores.chain import Addition
 
 _NOT_ADDABLE = {
     "compaction_trigger": "It requests a response: send it as a response's input.",
@@ -59,7 +59,7 @@ class Conversations:
         await check_stored(self._work.caller, self._work.keep)
         created = int(self._work.clock())
         new = StoredConversation(self._work.ids(CONVERSATION), created, request.metadata or {})
-        items = await self._with_files(request.items or [])
+        items = await with_files(request.items or [], "items", self._work)
         parts = [await self._read(items, Past())] if items else []
         await self._store.put_conversation(new, parts)
         return _shown(new)
@@ -84,7 +84,7 @@ class Conversations:
     async def add_items(self, conversation_id: str, body: object) -> dict[str, Any]:
         request = read_body(body, CreateItems, '{"items": [{"role": "user", "content": "Hello"}]}')
         await check_stored(self._work.caller, self._work.keep)
-        items = await self._with_files(request.items)
+        items = await with_files(request.items, "items", self._work)
         part = await self._read(items, await self._calls_before(conversation_id, items))
         added = await self._store.append(appended(conversation_id, [part], self._work.kinds, self._work.ids))
         return list_of(found(added, conversation_id), has_more=False)
@@ -104,10 +104,6 @@ class Conversations:
             if await self._store.rewrite_conversation(conversation_id, conversation.version, left):
                 return _shown(conversation)
 
-    async def _with_files(self, items: list[Any]) -> list[Any]:
-        read: list[Any] = await with_files(items, "items", self._work)
-        return read
-
     async def _find(self, conversation_id: str) -> StoredConversation:
         return found(await self._store.get_conversation(conversation_id), conversation_id)
 
@@ -122,18 +118,12 @@ class Conversations:
     async def _read(self, items: list[Any], past: Past) -> ConversationPart:
         for index, item in enumerate(items):
             kind = _kind_of(item)
-            if isinstance(kind, str) and kind in _NOT_ADDABLE:
-                why = _NOT_ADDABLE[kind]
-                raise InvalidRequest(
-                    f"`items[{index}]`: a {kind} cannot be added to a conversation. {why}",
-                    param=f"items[{index}].type",
-                )
-
+            if isinstance(kind, str) and (why := _NOT_ADDABLE.get(kind)):
+                problem = f"`items[{index}]`: a {kind} cannot be added to a conversation. {why}"
+                raise InvalidRequest(problem, param=f"items[{index}].type")
         treat_images(items, "items", self._work.model.settings.images)
 
-        def render() -> Conversation:
-            return self._rendered(items, past.recipients, past.approvals)
-
+        render = partial(self._rendered, items, past)
         read = await in_thread_if_large(self._work.caller.body_size, render, items)
         if read.approved:
             waiting = read.approved[0].request_id
@@ -144,16 +134,14 @@ class Conversations:
             )
         return ConversationPart(tuple(read.items), past.added(read.segments, read.recipients, read.approvals))
 
-    def _rendered(
-        self, items: list[Any], recipients: Mapping[str, str], approvals: Mapping[str, Call]
-    ) -> Conversation:
+    def _rendered(self, items: list[Any], past: Past) -> Conversation:
         return read_input(
             items,
             self._work.kinds,
             self._work.model.renderer,
             self._work.ids,
-            recipients=recipients,
-            approvals=approvals,
+            recipients=past.recipients,
+            approvals=past.approvals,
             sealer=self._work.keep.sealer,
             where="items",
             is_whole=False,
@@ -177,7 +165,7 @@ class Conversations:
         items = [item for part in others for item in part.items]
         items[before:before] = left
         try:
-            read = self._rendered(items, {}, {})
+            read = self._rendered(items, Past())
         except InvalidRequest as error:
             raise InvalidRequest(
                 f"The item {item_id!r} cannot be deleted, because a later one needs it: {error.message}",

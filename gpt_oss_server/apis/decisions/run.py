@@ -7,7 +7,7 @@ is asked alone, so that the others find the input in the cache.
 
 import math
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +19,7 @@ from gpt_oss_server.apis.responses.resource import shown_usage
 from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.errors import ContextLengthExceeded, InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.declarations import Declared
-from gpt_oss_server.harmony.history import Segment
+from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.runs.life import Life
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.runs.usage import Usage
@@ -74,10 +74,11 @@ def lay_out(request: CreateDecision, work: Work) -> Asked:
     system = renderer.system(effort="low", date=work.date(), identity=model.settings.identity)
     head, rest = renderer.opening(system, conversation.segments, Declared(_INSTRUCTIONS))
     shared = tuple(token for segment in (*head, *rest) for token in segment.tokens)
+    encode = model.encoding.encode
     asked = Asked(
         shared,
-        [_end(question, f"questions[{at}]", work) for at, question in enumerate(request.questions)],
-        [_answers(question, work) for question in request.questions],
+        [_end(question, f"questions[{at}]", renderer) for at, question in enumerate(request.questions)],
+        [tuple(token for text in each.answers for token in encode(text)) for each in request.questions],
     )
     longest = len(shared) + max(map(len, asked.ends))
     if longest >= model.info.context_length:
@@ -85,15 +86,9 @@ def lay_out(request: CreateDecision, work: Work) -> Asked:
     return asked
 
 
-def _end(question: Question, where: str, work: Work) -> tuple[int, ...]:
+def _end(question: Question, where: str, renderer: Renderer) -> tuple[int, ...]:
     """The question, and the beginning of an answer without reasoning."""
-    renderer = work.model.renderer
-    asked: tuple[Segment, ...] = (renderer.user(question.text(where)), renderer.answer(""))
-    return tuple(token for segment in asked for token in segment.tokens)[:-1]
-
-
-def _answers(question: Question, work: Work) -> tuple[int, ...]:
-    return tuple(token for text in question.answers for token in work.model.encoding.encode(text))
+    return (*renderer.user(question.text(where)).tokens, *renderer.answer("").tokens[:-1])
 
 
 @dataclass(slots=True)
@@ -137,8 +132,9 @@ class DecisionRun:
             with self._life.failing():
                 async with aclosing(self._scored(0)) as first:
                     scored.update([each async for each in first])
+                rest = (self._scored(at) for at in range(1, len(self._asked.ends)))
                 with self._parallel() as most:
-                    async with aclosing(merged(self._others(), most)) as others:
+                    async with aclosing(merged(rest, most)) as others:
                         scored.update([each async for each in others])
                 for at, question in enumerate(self._request.questions):
                     answers.append(_answer(question, _shares(scored[at], self._asked.answers[at])))
@@ -151,9 +147,6 @@ class DecisionRun:
             "answers": answers,
             "usage": shown_usage(self._usage()),
         }
-
-    def _others(self) -> Iterator[AsyncGenerator[_Scored, None]]:
-        return (self._scored(at) for at in range(1, len(self._asked.ends)))
 
     async def _scored(self, at: int) -> AsyncGenerator[_Scored, None]:
         """The question's index, and the log-probabilities of its answers."""

@@ -46,9 +46,8 @@ class UploadsApi:
         wanted = read_body(body, CreateUpload, _EXAMPLE)
         if wanted.bytes > self._most:
             problem = f"A file may have {self._most:,} bytes at most, not {wanted.bytes:,}."
-            raise BodyTooLarge(
-                f"{problem} The server's operator sets this (--file-max-bytes).", param="bytes"
-            )
+            advice = "The server's operator sets this (--file-max-bytes)."
+            raise BodyTooLarge(f"{problem} {advice}", param="bytes")
         new = self._api.new(wanted.filename, wanted.purpose, prefix="upload")
         ends = new.created_at + _LASTS
         fields = (new.id, new.filename, new.purpose, new.created_at, ends, wanted.bytes, wanted.lasts)

@@ -15,7 +15,6 @@ from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.json_values import dicts_of
 
 Messages = Sequence[Any]
-_THINKING, _TOOL_USES, _COMPACT = "clear_thinking_20251015", "clear_tool_uses_20250919", "compact_20260112"
 _CLEARED = "[This result was cleared from the conversation.]"
 _THOUGHTS = ("thinking", "redacted_thinking")
 

@@ -55,11 +55,8 @@ def _status(error: Mapping[str, Any], status: int) -> int:
 
 
 def speaks_anthropic(scope: Scope) -> bool:
-    return bool(_is_of_messages(scope["path"]) or VERSION in Headers(scope=scope))
-
-
-def _is_of_messages(path: str) -> bool:
-    return path == _PATH or path.startswith(f"{_PATH}/")
+    path: str = scope["path"]
+    return path == _PATH or path.startswith(f"{_PATH}/") or VERSION in Headers(scope=scope)
 
 
 class ErrorsInOwnForm:

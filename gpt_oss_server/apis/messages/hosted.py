@@ -5,7 +5,7 @@ the item. What a client shows and what the model read differ for a search, so it
 sealed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_json
@@ -47,16 +47,30 @@ def _browsed(action: Mapping[str, Any]) -> tuple[str, Block]:
 def result_block(item: Block, call: Block, text: str, sealer: Sealer) -> Block:
     """`text`: the result that the model read."""
     failed = item["status"] != "completed"
-    made = _RESULT_OF[call.get("name") if call["type"] == "server_tool_use" else "mcp"]
-    return {"tool_use_id": call["id"], **made(item, text, failed, sealer)}
+    name = call["name"] if call["type"] == "server_tool_use" else "mcp"
+    block: Block = {"tool_use_id": call["id"], "type": f"{name}_tool_result"}
+    match name:
+        case "mcp":
+            return {**block, "is_error": failed, "content": [{"type": "text", "text": text}]}
+        case "code_execution":
+            printed = {"stdout": "", "stderr": text} if failed else {"stdout": text, "stderr": ""}
+            ended = {**printed, "return_code": int(failed), "content": []}
+            return {**block, "content": {"type": "code_execution_result", **ended}}
+        case _ if failed:
+            error = {"type": f"{name}_tool_result_error", "error_code": "unavailable"}
+            return {**block, "content": error}
+        case "web_search":
+            return {**block, "content": _hits(item.get("results") or (), text, sealer)}
+    source = {"type": "text", "media_type": "text/plain", "data": text}
+    document = {"type": "document", "source": source, "title": None, "citations": None}
+    page = {"url": item["action"].get("url") or "", "content": document, "retrieved_at": None}
+    return {**block, "content": {"type": "web_fetch_result", **page}}
 
 
-def _search_result(item: Block, text: str, failed: bool, sealer: Sealer) -> Block:
-    if failed:
-        return _failed(_SEARCH)
-    hits = item.get("results") or ()
+def _hits(hits: Sequence[Block], text: str, sealer: Sealer) -> list[Block]:
+    """The first of them carries what the model read."""
     sealed = sealer.seal(_PURPOSE, text.encode()) if hits else ""
-    content = [
+    return [
         {
             "type": "web_search_result",
             "url": hit["url"],
@@ -66,45 +80,6 @@ def _search_result(item: Block, text: str, failed: bool, sealer: Sealer) -> Bloc
         }
         for index, hit in enumerate(hits)
     ]
-    return {"type": "web_search_tool_result", "content": content}
-
-
-def _fetch_result(item: Block, text: str, failed: bool, sealer: Sealer) -> Block:
-    if failed:
-        return _failed(_FETCH)
-    source = {"type": "text", "media_type": "text/plain", "data": text}
-    document = {"type": "document", "source": source, "title": None, "citations": None}
-    content = {
-        "type": "web_fetch_result",
-        "url": item["action"].get("url") or "",
-        "content": document,
-        "retrieved_at": None,
-    }
-    return {"type": "web_fetch_tool_result", "content": content}
-
-
-def _failed(name: str) -> Block:
-    error = {"type": f"{name}_tool_result_error", "error_code": "unavailable"}
-    return {"type": f"{name}_tool_result", "content": error}
-
-
-def _code_result(item: Block, text: str, failed: bool, sealer: Sealer) -> Block:
-    output = {"stdout": "" if failed else text, "stderr": text if failed else "", "return_code": int(failed)}
-    content = {"type": "code_execution_result", **output, "content": []}
-    return {"type": "code_execution_tool_result", "content": content}
-
-
-def _mcp_result(item: Block, text: str, failed: bool, sealer: Sealer) -> Block:
-    content = [{"type": "text", "text": text}]
-    return {"type": "mcp_tool_result", "is_error": failed, "content": content}
-
-
-_RESULT_OF: dict[Any, Callable[[Block, str, bool, Sealer], Block]] = {
-    _SEARCH: _search_result,
-    _FETCH: _fetch_result,
-    _CODE: _code_result,
-    "mcp": _mcp_result,
-}
 
 
 def item_of(call: Block, result: Block, where: str, sealer: Sealer) -> Block:
@@ -127,17 +102,14 @@ def item_of(call: Block, result: Block, where: str, sealer: Sealer) -> Block:
             outputs = [{"type": "logs", "logs": printed}]
             return {"type": "code_interpreter_call", "code": fields.get("code"), "outputs": outputs}
         case _:
-            parts = (
-                content
-                if isinstance(content, str)
-                else "".join(str(p.get("text")) for p in dicts_of(content))
-            )
-            named = {
+            parts = "".join(str(part.get("text")) for part in dicts_of(content))
+            return {
+                "type": "mcp_call",
                 "server_label": text_field(call, "server_name", where),
                 "name": text_field(call, "name", where),
+                "arguments": to_json(fields).decode(),
+                "output": content if isinstance(content, str) else parts,
             }
-            arguments = to_json(fields).decode()
-            return {"type": "mcp_call", **named, "arguments": arguments, "output": parts}
     return {"type": "web_search_call", "action": action, "results": [{"title": text}] if text else []}
 
 

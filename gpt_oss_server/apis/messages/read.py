@@ -91,6 +91,7 @@ def read_request(request: CountTokens, sealer: Sealer) -> Read:
     conversation.end()
     system, has_tools = "\n\n".join(_system(request.system)), bool(request.tools or request.mcp_servers)
     choice = read_choice(request.tool_choice, tools.tools)
+    compaction = {"type": "compaction", "compact_threshold": edits.compact_from}
     read.body |= {
         "model": request.model,
         "input": conversation.items,
@@ -105,7 +106,7 @@ def read_request(request: CountTokens, sealer: Sealer) -> Read:
         **(choice if has_tools or choice["tool_choice"] not in ("auto", "none") else {}),
         **({} if tools.most_calls is None else {"max_tool_calls": tools.most_calls}),
         "reasoning": _reasoning(request, edits),
-        **({} if edits.compact_from is None else {"context_management": [_compaction(edits.compact_from)]}),
+        **({} if edits.compact_from is None else {"context_management": [compaction]}),
         **_form(request),
     }
     if request.thinking is None or request.thinking.type == "disabled":
@@ -150,15 +151,10 @@ def _reasoning(request: CountTokens, edits: Edits) -> dict[str, Any]:
     return wanted
 
 
-def _compaction(threshold: int) -> dict[str, Any]:
-    return {"type": "compaction", "compact_threshold": threshold}
-
-
 def _form(request: CountTokens) -> dict[str, Any]:
-    own = request.output_config.format if request.output_config else None
-    form, where = (
-        (own, "output_config.format") if own is not None else (request.output_format, "output_format")
-    )
+    form, where = request.output_format, "output_format"
+    if request.output_config is not None and request.output_config.format is not None:
+        form, where = request.output_config.format, "output_config.format"
     if form is None:
         return {}
     if form.get("type") != "json_schema":
@@ -174,7 +170,6 @@ class _Conversation:
         self._role = ""
         self._parts: list[Block] = []  # of a message that is not complete
         self._part_places: list[str] = []
-        self._where = ""
         self._calls: dict[str, tuple[Block, str]] = {}  # of hosted tools, by id, until their results come
         self._uses: dict[str, str] = {}  # where calls of the client's tools are, by id
         self._answered: set[str] = set()
@@ -190,11 +185,8 @@ class _Conversation:
         if role == "system" and isinstance(config := message.get("output_config"), dict):
             content = [] if content is None else content
             self._add({"type": "configuration_update", "reasoning": {"effort": config.get("effort")}}, where)
-        if isinstance(content, str):
-            blocks: list[Any] = [{"type": "text", "text": content}]
-        elif isinstance(content, list):
-            blocks = content
-        else:
+        blocks: Any = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if not isinstance(blocks, list):
             raise InvalidRequest.at(at, "must be a text or an array of blocks.")
         self._role = role
         self._spellings = _spellings(blocks)
@@ -237,12 +229,6 @@ class _Conversation:
             )
         reader(self, block, where)
 
-    def _add_part(self, part: Block, where: str) -> None:
-        if not self._parts:
-            self._where = where
-        self._parts.append(part)
-        self._part_places.append(where)
-
     def _flush(self) -> None:
         if not self._parts:
             return
@@ -252,12 +238,13 @@ class _Conversation:
             # Citations cut a text into several blocks.
             text = "".join(part["text"] for part in parts)
             message = {"role": "assistant", "content": [{"type": "output_text", "text": text}]}
-            self._add({**message, **self._spelling(text)}, self._where)
+            self._add({**message, **self._spelling(text)}, places[0])
         else:
             role = {"system": "developer"}.get(self._role, self._role)
-            self._add({"role": role, "content": parts}, self._where, places)
+            self._add({"role": role, "content": parts}, places[0], places)
 
     def _add(self, item: Block, where: str, parts: Sequence[str] = ()) -> None:
+        self._flush()
         key = "content" if "content" in item else "output"
         here = f"input[{len(self.items)}].{key}"
         self._read.part_places |= {f"{here}[{at}]": place for at, place in enumerate(parts)}
@@ -270,10 +257,10 @@ class _Conversation:
 
     def part(self, block: Block, where: str) -> None:
         for part in parts_of(block, where):
-            self._add_part(part, where)
+            self._parts.append(part)
+            self._part_places.append(where)
 
     def tool_result(self, block: Block, where: str) -> None:
-        self._flush()
         parts = content_parts(block.get("content"), f"{where}.content")
         places = [f"{where}.content[{at}]" for at in range(len(parts))]
         for inner in dicts_of(block.get("content")):
@@ -301,7 +288,6 @@ class _Conversation:
         self.part({"type": "text", "text": f"The tool {name} is not available from here on."}, where)
 
     def thinking(self, block: Block, where: str) -> None:
-        self._flush()
         text = [{"type": "reasoning_text", "text": str(block.get("thinking") or "")}]
         self._add({"type": "reasoning", "content": text, "encrypted_content": block.get("signature")}, where)
 
@@ -312,7 +298,6 @@ class _Conversation:
             self._add({"type": "reasoning", "content": [], "encrypted_content": data}, where)
 
     def tool_use(self, block: Block, where: str) -> None:
-        self._flush()
         name, inputs = text_field(block, "name", where), block.get("input")
         if not isinstance(inputs, dict):
             raise InvalidRequest.at(f"{where}.input", "must be an object.")
@@ -327,7 +312,6 @@ class _Conversation:
         self._calls[text_field(block, "id", where)] = block, where
 
     def hosted_result(self, block: Block, where: str) -> None:
-        self._flush()
         call_id = text_field(block, "tool_use_id", where)
         if call_id not in self._calls:
             raise InvalidRequest.at(
@@ -337,7 +321,6 @@ class _Conversation:
         self._add(item_of(call, block, at, self._sealer), at)
 
     def compaction(self, block: Block, where: str) -> None:
-        self._flush()
         sealed = text_field(block, "encrypted_content", where)
         self._add({"type": "compaction", "encrypted_content": sealed}, where)
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic_core import to_json
@@ -108,12 +109,8 @@ class MessagesService:
         return request, await self._read_in_thread(caller, request), applied
 
     async def _read_in_thread(self, caller: Caller, request: CountTokens) -> Read:
-        return await in_thread_if_large(
-            caller.body_size, lambda: self._as_read(caller, request), request.messages
-        )
-
-    def _as_read(self, caller: Caller, request: CountTokens) -> Read:
-        return read_request(request, self.served.stores.of(caller.owner).sealer)
+        read = partial(read_request, request, self.served.stores.of(caller.owner).sealer)
+        return await in_thread_if_large(caller.body_size, read, request.messages)
 
     async def _length(self, caller: Caller, read: Read) -> int:
         try:

@@ -6,12 +6,13 @@ the client wrote it, or raises a 400 that names a tool that cannot be served.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.http.validation import json_type, text_field
+from gpt_oss_server.json_values import dicts_of
 
 Tool = dict[str, Any]
 _DATED = re.compile(r"(.*)_(20\d{6})\Z")
@@ -114,12 +115,13 @@ class ReadTools:
 
 
 def read_tools(tools: Sequence[Any], servers: Sequence[Any], container: Any) -> ReadTools:
-    toolsets = {tool.get("mcp_server_name"): tool for tool in _of_type(tools, "mcp_toolset")}
+    declared = dicts_of(tools)
+    toolsets = {tool.get("mcp_server_name"): tool for tool in declared if tool.get("type") == "mcp_toolset"}
     read: list[tuple[Tool, str]] = []
     hosted: dict[str, int] = {}  # by type: the index of each tool that runs here
     limits: list[int | None] = []
     deferred: dict[str, Tool] = {}
-    defers = not any(_kind(tool)[0] in _LEFT_OUT for tool in tools if isinstance(tool, dict))
+    defers = not any(_kind(tool)[0] in _LEFT_OUT for tool in declared)
     for index, tool in enumerate(tools):
         where = f"tools[{index}]"
         if not isinstance(tool, dict):
@@ -161,10 +163,6 @@ def read_tools(tools: Sequence[Any], servers: Sequence[Any], container: Any) -> 
         sum(counted) if counted and len(counted) == len(limits) else None,
         LaterTools(deferred),
     )
-
-
-def _of_type(tools: Iterable[Any], kind: str) -> Iterator[Tool]:
-    return (tool for tool in tools if isinstance(tool, dict) and tool.get("type") == kind)
 
 
 def _kind(tool: Tool) -> tuple[str, str]:

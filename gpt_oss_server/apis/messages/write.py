@@ -60,7 +60,7 @@ class MessageWriter:
         self.error: ApiError | None = None
         self._shown, self._run = shown, run
         self._spellings, self._sealer = spellings, sealer
-        self._filter: StopFilter | None = None
+        self._filter = StopFilter(shown.stops) if shown.stops else None
         self._left = shown.begun
         self._open: Block | None = None
         self._index = 0  # of the open block
@@ -91,12 +91,13 @@ class MessageWriter:
 
     # Blocks
 
-    def _begin(self, block: Block) -> None:
+    def _begin(self, block: Block) -> Block:
         self._end()
         self._open, self._text, self._input = block, [], ObjectText()
         self._is_plain = block["type"] == "text" and not (self._shown.stops or self._left)
         self._index = len(self.message["content"])
         self._out.append({"type": "content_block_start", "index": self._index, "content_block": dict(block)})
+        return block
 
     def _write(self, frame: bytes, text: str) -> None:
         self._text.append(text)
@@ -142,20 +143,21 @@ class MessageWriter:
         kind = item["type"]
         if kind == "function_call":
             self._tell_thought()
-            call = {"id": _own_id("toolu", item["call_id"]), "name": item["name"], "input": {}}
+            call = {"id": f"toolu_{_key(item['call_id'])}", "name": item["name"], "input": {}}
             self._begin({"type": "tool_use", **call})
         elif kind in STREAMED:
             self._tell_thought()
-            self._begin(call_block(item, _key(item)))
+            self._begin(call_block(item, _key(item["id"])))
             if kind == "code_interpreter_call":
                 self._write(_INPUT, '{"code":"')
 
     def _reasoned(self, event: Event) -> None:
-        if self._shown.thoughts != "shown":
-            return
-        if self._open is None:
-            self._begin({"type": "thinking", "thinking": "", "signature": ""})
-        self._write(_THINKING, event["delta"])
+        if self._shown.thoughts == "shown":
+            self._begin_thought()
+            self._write(_THINKING, event["delta"])
+
+    def _begin_thought(self) -> Block:
+        return self._open or self._begin({"type": "thinking", "thinking": "", "signature": ""})
 
     def _wrote(self, event: Event) -> None:
         text = event["delta"]
@@ -163,9 +165,7 @@ class MessageWriter:
             skipped = min(self._left, len(text))
             self._left -= skipped
             text = text[skipped:]
-        if self._shown.stops:
-            if self._filter is None:
-                self._filter = StopFilter(self._shown.stops)
+        if self._filter is not None:
             text = self._filter.feed(text)
         if text:
             self._write_text(text)
@@ -210,7 +210,7 @@ class MessageWriter:
                 self._end_call(item)
             case "web_search_call":
                 self._tell_thought()
-                call = call_block(item, _key(item))
+                call = call_block(item, _key(item["id"]))
                 fields, call["input"] = call["input"], {}
                 self._begin(call)
                 self._write(_INPUT, to_json(fields).decode())
@@ -222,10 +222,9 @@ class MessageWriter:
                 self._answer(item)
             case "compaction":
                 sealed = item["encrypted_content"]
-                self._begin({"type": "compaction", "content": None, "encrypted_content": None})
+                block = self._begin({"type": "compaction", "content": None, "encrypted_content": None})
                 self._delta(type="compaction_delta", content=None, encrypted_content=sealed)
-                assert self._open is not None
-                self._open["encrypted_content"] = sealed
+                block["encrypted_content"] = sealed
                 self._end()
 
     def _end_thought(self, item: Event) -> None:
@@ -233,11 +232,8 @@ class MessageWriter:
         if self._shown.thoughts == "hidden":
             self._thought = sealed
             return
-        if self._open is None:
-            self._begin({"type": "thinking", "thinking": "", "signature": ""})
+        self._begin_thought()["signature"] = sealed
         self._delta(type="signature_delta", signature=sealed)
-        assert self._open is not None
-        self._open["signature"] = sealed
         self._end()
 
     def _tell_thought(self) -> None:
@@ -298,7 +294,9 @@ class MessageWriter:
         if response["status"] == "incomplete":
             if last.endswith("_call") and last != "function_call":
                 return "pause_turn"
-            whole = response["usage"]["output_tokens"] < self._shown.most and not _explained(response)
+            # With a message, the server ended the turn, as the model repeated itself.
+            explained = "message" in (response["incomplete_details"] or {})
+            whole = response["usage"]["output_tokens"] < self._shown.most and not explained
             return "model_context_window_exceeded" if whole else "max_tokens"
         called = any(block["type"] == "tool_use" for block in self.message["content"])
         return "tool_use" if called else "end_turn"
@@ -309,17 +307,8 @@ def encode_event(event: Written) -> bytes:
     return event[0] % (event[1], to_line(event[2])) if isinstance(event, tuple) else encode(event)
 
 
-def _explained(response: Event) -> bool:
-    """Whether the server ended the turn, as the model repeated itself."""
-    return "message" in (response["incomplete_details"] or {})
-
-
-def _own_id(prefix: str, call_id: str) -> str:
-    return f"{prefix}_{call_id.partition('_')[2]}"
-
-
-def _key(item: Event) -> str:
-    return str(item["id"]).partition("_")[2]
+def _key(own_id: str) -> str:
+    return own_id.partition("_")[2]
 
 
 def _partial(text: str) -> Block:

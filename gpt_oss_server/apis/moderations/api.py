@@ -56,9 +56,9 @@ class CreateModeration(Body):
 def moderations_router(served: Served) -> APIRouter:
     router = APIRouter()
     policy = _policy(served)
+    rules = [{"role": "developer", "content": f"The policy:\n\n{policy}"}] if policy else []
 
     async def judged(caller: Caller, model: str, text: str) -> DecisionRun:
-        rules = [{"role": "developer", "content": f"The policy:\n\n{policy}"}] if policy else []
         said = [*rules, {"role": "user", "content": text}]
         return await decided(caller, CreateDecision(model=model, input=said, questions=_QUESTIONS), served)
 

@@ -119,9 +119,8 @@ class StoresApi:
     async def update(self, store_id: str, body: object) -> Shown:
         wanted, store = read_body(body, UpdateStore, '{"name": "Manuals"}'), await self.find(store_id)
         check_metadata(wanted.metadata)
-        sent = wanted.model_fields_set
         changes: dict[str, Any] = wanted.model_dump(include={"name", "metadata"}, exclude_none=True)
-        if "expires_after" in sent:
+        if "expires_after" in wanted.model_fields_set:
             changes["days"] = None if wanted.expires_after is None else wanted.expires_after.days
         await self._stores.put(replace(store, last_active_at=self._now(), **changes))
         return await self.retrieve(store_id)
@@ -148,9 +147,8 @@ class StoresApi:
         filters, most = read_filter(wanted.filters, "filters"), wanted.max_num_results or 10
         found = await self._stores.find([store_id], queries, most, filters, ranking)
         await self._stores.used(store, self._now())
-        kind = "vector_store.search_results.page"
         return {
-            "object": kind,
+            "object": "vector_store.search_results.page",
             "search_query": queries,
             "data": [_result(each) for each in found],
             "has_more": False,
@@ -171,15 +169,12 @@ class StoresApi:
         await self._attach(store_id, entries)
         return await self.batch(store_id, batch)
 
-    async def files(self, store_id: str, query: Mapping[str, str]) -> Shown:
-        await self.find(store_id)
-        return await self._files(store_id, "", query)
-
     async def files_of_batch(self, store_id: str, batch_id: str, query: Mapping[str, str]) -> Shown:
         await self.batch(store_id, batch_id)
-        return await self._files(store_id, batch_id, query)
+        return await self.files(store_id, query, batch_id)
 
-    async def _files(self, store_id: str, batch: str, query: Mapping[str, str]) -> Shown:
+    async def files(self, store_id: str, query: Mapping[str, str], batch: str = "") -> Shown:
+        await self.find(store_id)
         most, after, status = limit_of(query), query.get("after"), query.get("filter")
         if status not in (None, *STATUSES):
             raise InvalidRequest.at("filter", f"must be one of {', '.join(STATUSES)}.")

@@ -55,7 +55,7 @@ class _Writer:
             case Token(token):
                 return _EMPTY if token in STOP_IDS else self._tokens([token])
             case Literal(text):
-                return _quoted(text)
+                return f'"{"".join(map(_escaped, text))}"'
             case Chars(ranges):
                 return _ranges(ranges)
             case All(parts):
@@ -139,10 +139,6 @@ class _Writer:
         if self._notation is Notation.GBNF:
             return " | ".join(f"<[{token}]>" for token in tokens)
         return f"Token({', '.join(map(str, tokens))})"
-
-
-def _quoted(text: str) -> str:
-    return f'"{"".join(map(_escaped, text))}"'
 
 
 def _escaped(character: str) -> str:

@@ -18,11 +18,12 @@ from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from gpt_oss_server.errors import InvalidRequest, NoSuchFile, StoreUnavailable
-from gpt_oss_server.stores.documents.rows import delete_entries_of_file
+from gpt_oss_server.stores.documents.rows import delete_entries
 from gpt_oss_server.stores.files import FileLost, NewFile, NoRoom, StoredFile, Upload
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Database, Transaction, Value
 from gpt_oss_server.stores.sql.owned import LIVE, Owned
+from gpt_oss_server.stores.sql.sizes import total
 
 PIECE = 2**20  # bytes
 MOST_WHOLE = 64 * 2**20  # bytes of a file that is read whole
@@ -115,9 +116,8 @@ class Files(Owned):
         await self.database.write(work)
 
     async def get(self, file_id: str) -> StoredFile | None:
-        sql = f"SELECT body FROM files WHERE id = ? AND owner = ? AND kind IN ('file', 'part') AND {LIVE}"
-        rows = await self.database.read(lambda tx: tx.rows(sql, key_of(file_id), self._owner))
-        return StoredFile(**from_bytes(rows[0][0])) if rows else None
+        which = ("body", "files", file_id, f"kind IN ('file', 'part') AND {LIVE}")
+        return await self.database.read(lambda tx: self._find(tx, _stored, *which))
 
     async def read(self, file_id: str, start: int = 0) -> AsyncGenerator[bytes, None]:
         """The bytes from place `start` on, in pieces of a megabyte at most. Raises `FileLost`."""
@@ -181,7 +181,11 @@ class Files(Owned):
         await self._begin(key_of(upload.id), "upload", "", upload.purpose, lasts, to_bytes(asdict(upload)))
 
     async def get_upload(self, upload_id: str) -> Upload | None:
-        return await self.database.read(lambda tx: _upload(tx, self._owner, upload_id))
+        return await self.database.read(lambda tx: self._upload(tx, upload_id))
+
+    def _upload(self, tx: Transaction, upload_id: str) -> Upload | None:
+        which = ("body", "files", upload_id, f"kind = 'upload' AND {LIVE}")
+        return self._find(tx, lambda _, body: Upload(**from_bytes(body)), *which)
 
     async def parts(self, upload_id: str) -> list[StoredFile]:
         sql = "SELECT body FROM files WHERE upload = ? AND owner = ? AND kind = 'part' ORDER BY position"
@@ -193,7 +197,7 @@ class Files(Owned):
 
         def work(tx: Transaction) -> tuple[Upload, list[str]] | None:
             tx.run("UPDATE files SET size = size WHERE id = ?", key_of(upload_id))  # other ends wait here
-            upload = _upload(tx, self._owner, upload_id)
+            upload = self._upload(tx, upload_id)
             if upload is None or upload.status != "pending":
                 return None
             ended = replace(upload, status=status)
@@ -235,7 +239,7 @@ class Files(Owned):
         def work(tx: Transaction) -> int:
             for key in keys:
                 tx.run("DELETE FROM pieces WHERE file = ?", key)
-                delete_entries_of_file(tx, key)
+                delete_entries(tx, "file = ?", key)  # it leaves all vector stores
             return sum(tx.run("DELETE FROM files WHERE id = ?", key) for key in keys)
 
         deleted = await self.database.write(work)
@@ -247,17 +251,11 @@ class Files(Owned):
 
 def _used(tx: Transaction, owner: str | None) -> int:
     where, values = ("", ()) if owner is None else (" WHERE owner = ?", (owner,))
-    return int(tx.rows(f"SELECT COALESCE(SUM(size), 0) FROM files{where}", *values)[0][0])
+    return total(tx, f"SELECT SUM(size) FROM files{where}", *values)
 
 
 def _stored(tx: Transaction, body: bytes) -> StoredFile:
     return StoredFile(**from_bytes(body))
-
-
-def _upload(tx: Transaction, owner: str, upload_id: str) -> Upload | None:
-    sql = f"SELECT body FROM files WHERE id = ? AND owner = ? AND kind = 'upload' AND {LIVE}"
-    rows = tx.rows(sql, key_of(upload_id), owner)
-    return Upload(**from_bytes(rows[0][0])) if rows else None
 
 
 async def _pieces(content: AsyncIterable[bytes]) -> AsyncIterator[bytes]:

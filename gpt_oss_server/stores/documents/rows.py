@@ -26,11 +26,6 @@ def change_entry(tx: Transaction, position: int, **fields: Any) -> None:
         tx.run("UPDATE entries SET body = ? WHERE position = ?", body, position)
 
 
-def delete_entries_of_file(tx: Transaction, file: str) -> None:
-    """A deleted file leaves all vector stores."""
-    delete_entries(tx, "file = ?", file)
-
-
 def delete_store(tx: Transaction, position: int) -> bool:
     """What is left of its files is swept."""
     tx.texts.drop(position)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from gpt_oss_server.embeddings import Embeddings, EndpointFailed, Reranker
 from gpt_oss_server.errors import StoreUnavailable
 from gpt_oss_server.stores.documents.rows import ENTRY, condition, entry_of
-from gpt_oss_server.stores.sql.codec import key_of
 from gpt_oss_server.stores.sql.database import Database, Transaction, Value
 from gpt_oss_server.stores.sql.owned import LIVE, Owned
 from gpt_oss_server.stores.vector_stores import Filter, Found, Passage, Ranking
@@ -61,7 +60,8 @@ class SearchedStores(Owned):
                 _log.warning("A search was by words alone. %s", error)
 
         def work(tx: Transaction) -> list[Found]:
-            positions = self._positions(tx, store_ids)
+            named = (self._position(tx, store_id) for store_id in dict.fromkeys(store_ids))
+            positions = [position for position in named if position]
             if vectors is None:
                 by_words = _by_words(tx, positions, words, pool, filters)
                 ranked = [(passage, score / (score + _HALF)) for passage, score in by_words]
@@ -88,14 +88,10 @@ class SearchedStores(Owned):
         again = [Found(each.entry, each.passage, score) for each, score in zip(found, scores, strict=True)]
         return sorted(again, key=lambda each: -each.score)
 
-    def _positions(self, tx: Transaction, store_ids: Sequence[str]) -> list[int]:
-        found = (self._position(tx, store_id) for store_id in dict.fromkeys(store_ids))
-        return [position for position in found if position is not None]
-
-    def _position(self, tx: Transaction, store_id: str) -> int | None:
-        sql = f"SELECT position FROM vector_stores WHERE id = ? AND owner = ? AND {LIVE}"
-        rows = tx.rows(sql, key_of(store_id), self._owner)
-        return int(rows[0][0]) if rows else None
+    def _position(self, tx: Transaction, store_id: str) -> int:
+        """Of a store's row; 0, where nothing is, if the owner has no such store."""
+        which = ("position", "vector_stores", store_id, LIVE)
+        return self._find(tx, lambda _, position: int(position), *which) or 0
 
 
 def _by_words(

@@ -24,6 +24,7 @@ from gpt_oss_server.stores.documents.search import SearchedStores
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Row, Transaction, Value
 from gpt_oss_server.stores.sql.owned import LIVE
+from gpt_oss_server.stores.sql.sizes import total
 from gpt_oss_server.stores.vector_stores import Attributes, Claimed, Entry, Passage, VectorStore
 from tools.words import words_in
 
@@ -39,10 +40,10 @@ _DIED = ("server_error", "The server stopped each time that it read this file. S
 class VectorStores(SearchedStores):
     async def used_bytes(self) -> int:
         sql = (
-            "SELECT COALESCE(SUM(size), 0) FROM entries"
+            "SELECT SUM(size) FROM entries"
             " JOIN vector_stores ON vector_stores.position = entries.store WHERE owner = ?"
         )
-        return int((await self.database.read(lambda tx: tx.rows(sql, self._owner)))[0][0])
+        return await self.database.read(lambda tx: total(tx, sql, self._owner))
 
     async def put(self, store: VectorStore) -> None:
         """Adds a store, or replaces its record. Its time without use begins again."""
@@ -67,12 +68,8 @@ class VectorStores(SearchedStores):
             await self.put(replace(store, last_active_at=now))
 
     async def get(self, store_id: str) -> VectorStore | None:
-        def work(tx: Transaction) -> VectorStore | None:
-            sql = f"SELECT position, body FROM vector_stores WHERE id = ? AND owner = ? AND {LIVE}"
-            rows = tx.rows(sql, key_of(store_id), self._owner)
-            return _counted(tx, *rows[0]) if rows else None
-
-        return await self.database.read(work)
+        which = ("position, body", "vector_stores", store_id, LIVE)
+        return await self.database.read(lambda tx: self._find(tx, _counted, *which))
 
     async def page(self, after: str | None, most: int, *, newest_first: bool) -> list[VectorStore] | None:
         """At most `most` stores that follow the one with the id `after`; None: there is no such."""
@@ -80,11 +77,7 @@ class VectorStores(SearchedStores):
         return await self._page(_counted, "position, body", *place, newest_first=newest_first, only=LIVE)
 
     async def delete(self, store_id: str) -> bool:
-        def work(tx: Transaction) -> bool:
-            position = self._position(tx, store_id)
-            return position is not None and delete_store(tx, position)
-
-        return await self.database.write(work)
+        return await self.database.write(lambda tx: delete_store(tx, self._position(tx, store_id)))
 
     # --- files ---------------------------------------------------------------------------------------
 
@@ -92,7 +85,7 @@ class VectorStores(SearchedStores):
         """Adds files that are yet to be read, in place of earlier ones of their ids; False: no such store."""
 
         def work(tx: Transaction) -> bool:
-            if (store := self._position(tx, store_id)) is None:
+            if not (store := self._position(tx, store_id)):
                 return False
             columns = "store, file, batch, status, size, passages, words, fence, lease_until, body"
             values = "(?, ?, ?, 'in_progress', 0, 0, 0, 0, 0, ?)"
@@ -135,24 +128,21 @@ class VectorStores(SearchedStores):
     ) -> list[Entry]:
         def work(tx: Transaction) -> list[Entry]:
             sql = f"SELECT {ENTRY} FROM entries WHERE store = ? AND {where} ORDER BY position {order} LIMIT ?"
-            store = self._position(tx, store_id)
-            return [] if store is None else [entry_of(*row) for row in tx.rows(sql, store, *values, most)]
+            return [entry_of(*row) for row in tx.rows(sql, self._position(tx, store_id), *values, most)]
 
         return await self.database.read(work)
 
     def _file_rows(self, tx: Transaction, store_id: str, file_id: str) -> list[Row]:
         """The position and the columns `ENTRY` of a file, if the store has it."""
         sql = f"SELECT position, {ENTRY} FROM entries WHERE store = ? AND file = ?"
-        store = self._position(tx, store_id)
-        return [] if store is None else tx.rows(sql, store, key_of(file_id))
+        return tx.rows(sql, self._position(tx, store_id), key_of(file_id))
 
     async def batch(self, store_id: str, batch_id: str) -> Mapping[str, int]:
         """The numbers of the batch's files by status; empty: there is no such batch."""
 
         def work(tx: Transaction) -> dict[str, int]:
-            store = self._position(tx, store_id)
             sql = "SELECT status, COUNT(*) FROM entries WHERE store = ? AND batch = ? GROUP BY status"
-            return {} if store is None else {status: int(n) for status, n in tx.rows(sql, store, batch_id)}
+            return {status: int(n) for status, n in tx.rows(sql, self._position(tx, store_id), batch_id)}
 
         return await self.database.read(work)
 
@@ -160,19 +150,12 @@ class VectorStores(SearchedStores):
         """Cancels the batch's files that are not read yet."""
         waiting = "store = ? AND batch = ? AND status = 'in_progress'"
         sql = f"UPDATE entries SET status = 'cancelled' WHERE {waiting}"
-
-        def work(tx: Transaction) -> None:
-            if (store := self._position(tx, store_id)) is not None:
-                tx.run(sql, store, batch_id)
-
-        await self.database.write(work)
+        await self.database.write(lambda tx: tx.run(sql, self._position(tx, store_id), batch_id))
 
     async def detach(self, store_id: str, file_id: str) -> bool:
         def work(tx: Transaction) -> bool:
-            store = self._position(tx, store_id)
-            return (
-                store is not None and delete_entries(tx, "store = ? AND file = ?", store, key_of(file_id)) > 0
-            )
+            named = (self._position(tx, store_id), key_of(file_id))
+            return delete_entries(tx, "store = ? AND file = ?", *named) > 0
 
         return await self.database.write(work)
 

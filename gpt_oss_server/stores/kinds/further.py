@@ -33,6 +33,11 @@ def stores_on(database: Database, settings: Settings, sealer: Sealer) -> Stores:
     embeddings = None if settings.embeddings is None else Embeddings(settings)
     reranker = None if settings.reranker is None else Reranker(settings)
     vectors = VectorStores(database, embeddings, reranker)
+
+    async def sweep() -> None:
+        await files.sweep()
+        await vectors.sweep()
+
     # Only the operator, or the file of keys, names addresses.
     told = bool(settings.webhook_url or settings.webhook_secret)
     return Stores(
@@ -46,7 +51,7 @@ def stores_on(database: Database, settings: Settings, sealer: Sealer) -> Stores:
         webhooks=Deliveries(database, enabled=told),
         allowances=Allowances(database),
         sealer=sealer,
-        repeated=[_sweeper(files, vectors)],
+        repeated=[Repeated(sweep, _SECONDS, "Expired files could not be deleted")],
         size=partial(database.read, statistics),
     )
 
@@ -75,14 +80,6 @@ def _content(place: str, name: str) -> Content:
         return FileFolder(expanded_path(place) / name)
     except UnknownHome as error:
         raise SettingsError(f"--files: {error}") from error
-
-
-def _sweeper(files: Files, vectors: VectorStores) -> Repeated:
-    async def sweep() -> None:
-        await files.sweep()
-        await vectors.sweep()
-
-    return Repeated(sweep, _SECONDS, "Expired files could not be deleted")
 
 
 def shared(name: str, candidate: bytes, tx: Transaction) -> bytes:

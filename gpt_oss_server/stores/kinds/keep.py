@@ -62,13 +62,10 @@ class Stores:
     traces: SqlTraces | None = None  # None: traces end with the process
 
     def of(self, owner: str) -> Keep:
-        store, completions, events = self.responses, self.completions, self.events
-        files, skills, vectors = self.files, self.skills, self.vector_stores
-        if owner:  # opened stores are those of the owner ""
-            store, completions, events = store.of(owner), completions.of(owner), events.of(owner)
-            files, skills, vectors = files.of(owner), skills.of(owner), vectors.of(owner)
-        parts = (store, store, completions, files, skills, vectors, events, self.webhooks.of(owner))
-        return Keep(owner, *parts, self.sealer.of(owner), self.traces)
+        store = self.responses.of(owner) if owner else self.responses  # as opened, it is that of the owner ""
+        files, skills, vectors = self.files.of(owner), self.skills.of(owner), self.vector_stores.of(owner)
+        parts = (store, store, self.completions.of(owner), files, skills, vectors, self.events.of(owner))
+        return Keep(owner, *parts, self.webhooks.of(owner), self.sealer.of(owner), self.traces)
 
     def start(self) -> None:
         """Begins work that no request waits for."""

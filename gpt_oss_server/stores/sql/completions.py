@@ -9,9 +9,10 @@ from typing import Any
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.owned import Owned
-from gpt_oss_server.stores.sql.sizes import owner_completion_bytes
+from gpt_oss_server.stores.sql.sizes import total
 
 Completion = dict[str, Any]
+_STORED = ("body, messages", "completions")  # columns and table
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,8 @@ class StoredCompletion:
 class Completions(Owned):
     async def used_bytes(self) -> int:
         """About how much the owner has stored."""
-        return await self.database.read(lambda tx: owner_completion_bytes(tx, self._owner))
+        sql = "SELECT SUM(size) FROM completions WHERE owner = ?"
+        return await self.database.read(lambda tx: total(tx, sql, self._owner))
 
     async def put(self, stored: StoredCompletion) -> None:
         key, body = key_of(stored.id), to_bytes(stored.completion)
@@ -38,14 +40,14 @@ class Completions(Owned):
         row = (key, len(body) + len(messages), body, messages, self._owner)
 
         def work(tx: Transaction) -> None:
-            delete_completion(tx, key)
+            tx.run("DELETE FROM completions WHERE id = ?", key)
             columns = "id, stored_at, size, body, messages, owner"
             tx.run(f"INSERT INTO completions ({columns}) VALUES (?, {{now}}, ?, ?, ?, ?)", *row)
 
         await self.database.write(work)
 
     async def get(self, completion_id: str) -> StoredCompletion | None:
-        return await self.database.read(lambda tx: _get(tx, key_of(completion_id), self._owner))
+        return await self.database.read(lambda tx: self._find(tx, _stored, *_STORED, completion_id))
 
     async def page(self, after: str | None, most: int, *, newest_first: bool) -> list[Completion] | None:
         """At most `most` completions that follow the one with the id `after`; None: there is no such."""
@@ -57,7 +59,7 @@ class Completions(Owned):
 
         def work(tx: Transaction) -> StoredCompletion | None:
             tx.run("UPDATE completions SET size = size WHERE id = ?", key)  # other changes wait here
-            if (kept := _get(tx, key, self._owner)) is None:
+            if (kept := self._find(tx, _stored, *_STORED, completion_id)) is None:
                 return None
             changed = kept.with_metadata(metadata)
             tx.run("UPDATE completions SET body = ? WHERE id = ?", to_bytes(changed.completion), key)
@@ -71,10 +73,5 @@ class Completions(Owned):
         return bool(await self.database.write(lambda tx: tx.run(sql, key_of(completion_id), self._owner)))
 
 
-def delete_completion(tx: Transaction, key: str) -> bool:
-    return bool(tx.run("DELETE FROM completions WHERE id = ?", key))
-
-
-def _get(tx: Transaction, key: str, owner: str) -> StoredCompletion | None:
-    rows = tx.rows("SELECT body, messages FROM completions WHERE id = ? AND owner = ?", key, owner)
-    return StoredCompletion(from_bytes(rows[0][0]), tuple(from_bytes(rows[0][1]))) if rows else None
+def _stored(tx: Transaction, body: bytes, messages: bytes) -> StoredCompletion:
+    return StoredCompletion(from_bytes(body), tuple(from_bytes(messages)))

@@ -17,7 +17,7 @@ from gpt_oss_server.stores.sql.codec import (
     to_bytes,
 )
 from gpt_oss_server.stores.sql.database import Transaction
-from gpt_oss_server.stores.sql.items import part_with
+from gpt_oss_server.stores.sql.items import end_of_conversation, part_with
 from gpt_oss_server.stores.sql.links import insert_link, release
 from gpt_oss_server.stores.sql.responses import add_items, item_places
 
@@ -53,13 +53,6 @@ def read_parts(tx: Transaction, owner: str, conversation_id: str) -> tuple[Conve
     )
     rows = tx.rows(sql, key_of(conversation_id))
     return tuple(ConversationPart(tuple(from_bytes(items)), decode_addition(body)) for items, body in rows)
-
-
-def end_of_conversation(tx: Transaction, owner: str, conversation_id: str) -> tuple[int | None] | None:
-    """The position at which its history ends; None: the owner has no such conversation."""
-    sql = "SELECT tip FROM conversations WHERE id = ? AND owner = ?"
-    rows = tx.rows(sql, key_of(conversation_id), owner)
-    return (rows[0][0],) if rows else None
 
 
 def append_parts(tx: Transaction, owner: str, append: Append) -> tuple[tuple[Item, ...], list[Added]] | None:

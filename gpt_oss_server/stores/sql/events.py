@@ -8,19 +8,23 @@ run wakes when its events are stored; any other looks every tenth of a second, a
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
-from functools import partial
 
 from gpt_oss_server.errors import EventsForgotten
-from gpt_oss_server.stores.events import NO_RECORDS, Claimed, Continuation, Records, events_forgotten
+from gpt_oss_server.stores.events import (
+    NO_RECORDS,
+    Claimed,
+    Continuation,
+    LeaseLost,
+    Records,
+    events_forgotten,
+)
 from gpt_oss_server.stores.sql import runs
 from gpt_oss_server.stores.sql.codec import key_of
 from gpt_oss_server.stores.sql.database import Database, Transaction
-from gpt_oss_server.stores.sql.links import link_number
+from gpt_oss_server.stores.sql.owned import Owned
 from gpt_oss_server.stores.sql.replicas import Replica
-from gpt_oss_server.stores.sql.runs import Batch
 
 LEASE = 30.0  # seconds without progress after which another process may continue a run
 _LINGER = 0.03  # seconds between the appends of a run
@@ -36,13 +40,16 @@ class Held:
         self.fences: dict[str, int] = {}
 
     def guard(self, tx: Transaction, response_id: str) -> None:
-        """Raises `LeaseLost` where another process now has the run of this response."""
-        fence = self.fences.get(response_id)
-        if fence is not None:
-            runs.check_held(tx, response_id, fence)
+        """Raises `LeaseLost` where another process has the run now, and lets none claim it until the end."""
+        if (fence := self.fences.get(response_id)) is not None:
+            sql = "UPDATE runs SET replica = replica WHERE id = ? AND fence = ? AND ended_at IS NULL"
+            if not tx.run(sql, key_of(response_id), fence):
+                raise LeaseLost(response_id)
 
 
-class EventLogs:
+class EventLogs(Owned):
+    """The logs of an owner. What a process holds, it writes, whoever the owner is."""
+
     linger = _LINGER
 
     def __init__(
@@ -53,31 +60,19 @@ class EventLogs:
         *,
         lease: float = LEASE,
     ) -> None:
-        self.database = database
-        self.owner = ""
+        super().__init__(database)
         self.news: dict[str, asyncio.Event] = {}  # of the runs that are held here
         self._held = held or Held()
         self._here = replica or Replica()
         self._replica = str(self._here)
         self._lease = lease
 
-    def of(self, owner: str) -> EventLogs:
-        """The same logs as this owner sees them. What a process holds, it writes, whoever the owner is."""
-        if owner == self.owner:
-            return self
-        view = copy.copy(self)  # shares all but the owner
-        view.owner = owner
-        return view
-
     async def begin(
         self, run_id: str, continuation: Continuation | None = None, *, most: int | None = None
     ) -> EventLog:
         """Raises `UnknownParent`, and `TooManyRuns` where `most` runs of the owner have not ended."""
-        request = None if continuation is None else continuation.request
-        parent = None if continuation is None else link_number(continuation.parent)
-        run = runs.NewRun(run_id, parent, request, self.owner, most)
-        begin = partial(runs.begin_run, run=run, replica=self._replica, lease=self._lease)
-        self._take(run_id, await self.database.write(begin, durable=True))
+        run = (run_id, self._owner, continuation, most, self._replica, self._lease)
+        self._take(run_id, await self.database.write(lambda tx: runs.begin_run(tx, *run), durable=True))
         return EventLog(self, run_id)
 
     async def append(
@@ -88,9 +83,9 @@ class EventLogs:
         The log skips events that it already has, so an interrupted writer can repeat its last call. Each call
         stores all of its events or none. Raises `LeaseLost` where the run now belongs to another process.
         """
-        fence, lease = self._held.fences[run_id], self._lease
-        batch = Batch(first, tuple(events), records.first, tuple(records.added))
-        cancel = await self.database.write(lambda tx: runs.append_batch(tx, run_id, fence, lease, batch))
+        held = (run_id, self._held.fences[run_id], self._lease)
+        batch = (Records(first, tuple(events)), Records(records.first, tuple(records.added)))
+        cancel = await self.database.write(lambda tx: runs.append_batch(tx, *held, *batch))
         self._wake(run_id)
         return cancel
 
@@ -102,16 +97,17 @@ class EventLogs:
 
     async def open(self, run_id: str) -> EventLog | None:
         """The log of a run that is running, or that has ended and whose log is still kept."""
-        state = await self.database.read(lambda tx: runs.log_state(tx, run_id, self.owner))
+        state = await self.database.read(lambda tx: runs.log_state(tx, run_id, self._owner))
         return None if state is None else EventLog(self, run_id)
 
     async def request_cancel(self, run_id: str) -> None:
         """Marks the run, so that its next `append` returns true, in any process."""
-        await self.database.write(lambda tx: runs.request_cancel(tx, run_id, self.owner))
+        sql = "UPDATE runs SET cancel = 1 WHERE id = ? AND owner = ? AND ended_at IS NULL"
+        await self.database.write(lambda tx: tx.run(sql, key_of(run_id), self._owner))
 
     async def delete(self, run_id: str) -> None:
         """Deletes the log of a run that has ended."""
-        await self.database.write(lambda tx: runs.delete_ended(tx, key_of(run_id), self.owner))
+        await self.database.write(lambda tx: runs.delete_ended(tx, key_of(run_id), self._owner))
 
     # --- which process runs what ---------------------------------------------------------------------
 
@@ -119,10 +115,12 @@ class EventLogs:
         """Takes a run that has no process any more."""
 
         def is_due(tx: Transaction) -> bool:
-            return runs.has_free_run(tx, self._replica) or any(map(self._here.knows_dead, runs.holders(tx)))
+            free = tx.rows(f"SELECT 1 FROM runs WHERE {runs.FREE} LIMIT 1", self._replica)
+            return bool(free) or any(map(self._here.knows_dead, runs.holders(tx)))
 
         def work(tx: Transaction) -> tuple[Claimed, int] | None:
-            runs.free_runs(tx, filter(self._here.knows_dead, runs.holders(tx)))
+            for dead in filter(self._here.knows_dead, runs.holders(tx)):
+                tx.run("UPDATE runs SET lease_until = 0 WHERE replica = ? AND ended_at IS NULL", dead)
             return runs.claim_run(tx, self._replica, self._lease)
 
         # An idle server looks twice a second: without a run to claim, it writes nothing.
@@ -143,12 +141,14 @@ class EventLogs:
         self._let_go(run_id)
 
     async def renew(self) -> None:
-        """Shows that this process lives. Call it often."""
-        await self.database.write(lambda tx: runs.renew_leases(tx, self._replica, self._lease))
+        """Shows that this process lives. Call it often. It renews ended leases too, until another claims."""
+        sql = "UPDATE runs SET lease_until = {now} + ? WHERE replica = ? AND ended_at IS NULL"
+        await self.database.write(lambda tx: tx.run(sql, self._lease, self._replica))
 
     async def cancelled(self) -> list[str]:
         """The runs of this process that any process requested to cancel."""
-        return await self.database.read(lambda tx: runs.cancelled_runs(tx, self._replica))
+        sql = "SELECT id FROM runs WHERE replica = ? AND cancel = 1 AND ended_at IS NULL"
+        return [key for [key] in await self.database.read(lambda tx: tx.rows(sql, self._replica))]
 
     async def is_running(self, run_id: str, owner: str = "") -> bool:
         """Whether any process runs it, or is about to."""
@@ -157,7 +157,9 @@ class EventLogs:
 
     async def request(self, run_id: str, owner: str = "") -> bytes | None:
         """The request of a run that has not ended, in whichever process."""
-        return await self.database.read(lambda tx: runs.unended_request(tx, run_id, owner))
+        sql = "SELECT request FROM runs WHERE id = ? AND owner = ? AND ended_at IS NULL"
+        rows = await self.database.read(lambda tx: tx.rows(sql, key_of(run_id), owner))
+        return None if not rows or rows[0][0] is None else bytes(rows[0][0])
 
     async def logged(self, run_id: str) -> list[bytes]:
         """The events of a run so far."""
@@ -224,7 +226,7 @@ class EventLog:
         """The state of the log, and some events after number `after`."""
 
         def work(tx: Transaction) -> tuple[runs.LogState | None, list[bytes]]:
-            state = runs.log_state(tx, self._run_id, self._logs.owner)
+            state = runs.log_state(tx, self._run_id, self._logs._owner)
             if state is None or state.next_event <= after + 1:
                 return state, []
             return state, runs.read_events(tx, self._run_id, after)

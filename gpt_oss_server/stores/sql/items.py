@@ -64,7 +64,7 @@ def page_of_conversation(
     tx: Transaction, owner: str, conversation_id: str, wanted: Wanted
 ) -> ItemPage | None:
     """A page of a conversation's items; None: the owner has no such conversation. Raises `UnknownItem`."""
-    if not _has_conversation(tx, owner, conversation_id):
+    if end_of_conversation(tx, owner, conversation_id) is None:
         return None
     key, items, at, place = key_of(conversation_id), list[Item](), None, None
     if wanted.after is not None:
@@ -92,8 +92,6 @@ def page_of_input(tx: Transaction, owner: str, response_id: str, wanted: Wanted)
 
 
 def item_of_conversation(tx: Transaction, owner: str, conversation_id: str, item_id: str) -> Item | None:
-    if not _has_conversation(tx, owner, conversation_id):
-        return None
     if (holder := part_with(tx, key_of(conversation_id), owner, item_id)) is None:
         return None
     place = holder.place(tx, item_id)
@@ -103,9 +101,10 @@ def item_of_conversation(tx: Transaction, owner: str, conversation_id: str, item
     return item
 
 
-def _has_conversation(tx: Transaction, owner: str, conversation_id: str) -> bool:
-    sql = "SELECT 1 FROM conversations WHERE id = ? AND owner = ?"
-    return bool(tx.rows(sql, key_of(conversation_id), owner))
+def end_of_conversation(tx: Transaction, owner: str, conversation_id: str) -> tuple[int | None] | None:
+    """The position at which its history ends; None: the owner has no such conversation."""
+    rows = tx.rows("SELECT tip FROM conversations WHERE id = ? AND owner = ?", key_of(conversation_id), owner)
+    return (rows[0][0],) if rows else None
 
 
 def part_with(tx: Transaction, key: str, owner: str, item_id: str) -> _Holder | None:

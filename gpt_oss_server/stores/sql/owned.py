@@ -26,6 +26,14 @@ class Owned:
         view._owner = owner
         return view
 
+    def _find(
+        self, tx: Transaction, read: Callable[..., T], columns: str, table: str, own_id: str, only: str = ""
+    ) -> T | None:
+        """The owner's object with this id, which `read` makes of the transaction and the columns."""
+        sql = f"SELECT {columns} FROM {table} WHERE id = ? AND owner = ?{only and f' AND {only}'}"
+        rows = tx.rows(sql, key_of(own_id), self._owner)
+        return read(tx, *rows[0]) if rows else None
+
     async def _page(
         self,
         read: Callable[..., T],
@@ -45,10 +53,10 @@ class Owned:
         def work(tx: Transaction) -> list[T] | None:
             where, given = f"owner = ?{only and f' AND {only}'}", [self._owner, *values]
             if after is not None:
-                sql = f"SELECT position FROM {table} WHERE id = ? AND owner = ?"
-                if not (rows := tx.rows(sql, key_of(after), self._owner)):
+                place = self._find(tx, lambda _, position: position, "position", table, after)
+                if place is None:
                     return None
-                where, given = f"{where} AND position {sign} ?", [*given, rows[0][0]]
+                where, given = f"{where} AND position {sign} ?", [*given, place]
             sql = f"SELECT {columns} FROM {table} WHERE {where} ORDER BY position {order} LIMIT ?"
             return [read(tx, *row) for row in tx.rows(sql, *given, most)]
 

@@ -111,7 +111,7 @@ def delete_response(tx: Transaction, key: str, owner: str | None = None) -> bool
     rows = tx.rows(sql, key, owner)
     for [position] in rows:
         tx.run("DELETE FROM items WHERE position = ?", position)
-        delete_trace(tx, key)
+        tx.run("DELETE FROM traces WHERE id = ?", key)
         release(tx, position)
     return bool(rows)
 
@@ -173,7 +173,3 @@ class SqlTraces:
         sql = "SELECT body FROM traces WHERE id = ?"
         rows = await self._database.read(lambda tx: tx.rows(sql, key_of(response_id)))
         return bytes(rows[0][0]) if rows else None
-
-
-def delete_trace(tx: Transaction, key: str) -> bool:
-    return bool(tx.run("DELETE FROM traces WHERE id = ?", key))

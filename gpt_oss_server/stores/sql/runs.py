@@ -5,58 +5,56 @@ older fence changes nothing. Each append extends the lease, so that a run whose 
 cut off becomes free.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpt_oss_server.stores.events import Claimed, LeaseLost, TooManyRuns, events_forgotten
+from gpt_oss_server.stores.events import (
+    Claimed,
+    Continuation,
+    LeaseLost,
+    Records,
+    TooManyRuns,
+    events_forgotten,
+)
 from gpt_oss_server.stores.sql.allowances import lock_allowance
 from gpt_oss_server.stores.sql.codec import key_of, pack, unpack
 from gpt_oss_server.stores.sql.database import Transaction
-from gpt_oss_server.stores.sql.links import hold, release
+from gpt_oss_server.stores.sql.links import hold, link_number, release
 
 ALL = 2**31  # batches: more than any log has
-_FREE = "ended_at IS NULL AND request IS NOT NULL AND lease_until <= {now} AND replica <> ?"
+FREE = "ended_at IS NULL AND request IS NOT NULL AND lease_until <= {now} AND replica <> ?"
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one append adds: events from number `first` on, and records from number `first_record` on."""
-
-    first: int
-    events: Sequence[bytes] = ()
-    first_record: int = 0
-    records: Sequence[bytes] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class NewRun:
-    """A run that this process begins, and for whom."""
-
-    id: str
-    parent: int | None
-    request: bytes | None
-    owner: str = ""
-    most: int | None = None  # runs of the owner, this one included
-
-
-def begin_run(tx: Transaction, run: NewRun, replica: str, lease: float) -> int:
+def begin_run(
+    tx: Transaction,
+    run_id: str,
+    owner: str,
+    continuation: Continuation | None,
+    most: int | None,
+    replica: str,
+    lease: float,
+) -> int:
     """Adds a run that this process holds, and returns its fence. Raises `TooManyRuns`."""
-    if run.most is not None:
-        lock_allowance(tx, f"runs of {run.owner}")  # other servers that begin a run of this owner wait here
+    if most is not None:
+        lock_allowance(tx, f"runs of {owner}")  # other servers that begin a run of this owner wait here
         sql = "SELECT COUNT(*) FROM runs WHERE owner = ? AND ended_at IS NULL"
-        if tx.rows(sql, run.owner)[0][0] >= run.most:
-            raise TooManyRuns(run.most)
-    hold(tx, run.parent)
+        if tx.rows(sql, owner)[0][0] >= most:
+            raise TooManyRuns(most)
+    request = None if continuation is None else continuation.request
+    parent = None if continuation is None else link_number(continuation.parent)
+    hold(tx, parent)
     sql = (
         "INSERT INTO runs (id, begun_at, ended_at, replica, lease_until, fence, attempts, cancel, next_event,"
         " next_record, bytes, parent, request, owner)"
         " VALUES (?, {now}, NULL, ?, {now} + ?, 1, 1, 0, 0, 0, 0, ?, ?, ?)"
     )
-    tx.run(sql, key_of(run.id), replica, lease, run.parent, run.request, run.owner)
+    tx.run(sql, key_of(run_id), replica, lease, parent, request, owner)
     return 1
 
 
-def append_batch(tx: Transaction, run_id: str, fence: int, lease: float, batch: Batch) -> bool:
+def append_batch(
+    tx: Transaction, run_id: str, fence: int, lease: float, sent: Records, recorded: Records
+) -> bool:
     """Adds what the log does not have yet, and returns whether to cancel the run."""
     key = key_of(run_id)
     sql = (
@@ -66,8 +64,8 @@ def append_batch(tx: Transaction, run_id: str, fence: int, lease: float, batch: 
     if not (rows := tx.rows(sql, lease, key, fence)):
         raise LeaseLost(run_id)
     [[cancel, next_event, next_record]] = rows
-    events = _new(batch.first, batch.events, next_event, "Event")
-    records = _new(batch.first_record, batch.records, next_record, "Record")
+    events = _new(sent, next_event, "Event")
+    records = _new(recorded, next_record, "Record")
     if not events and not records:
         return bool(cancel)
     size = 0
@@ -81,13 +79,6 @@ def append_batch(tx: Transaction, run_id: str, fence: int, lease: float, batch: 
     return bool(cancel)
 
 
-def check_held(tx: Transaction, run_id: str, fence: int) -> None:
-    """Raises `LeaseLost` where another process holds the run now, and lets none claim it until the end."""
-    sql = "UPDATE runs SET replica = replica WHERE id = ? AND fence = ? AND ended_at IS NULL"
-    if not tx.run(sql, key_of(run_id), fence):
-        raise LeaseLost(run_id)
-
-
 def end_run(tx: Transaction, run_id: str, fence: int) -> None:
     """Ends the log. Its records are no longer needed."""
     key = key_of(run_id)
@@ -97,11 +88,6 @@ def end_run(tx: Transaction, run_id: str, fence: int) -> None:
         if parent is not None:
             tx.run("UPDATE runs SET parent = NULL WHERE id = ?", key)
             release(tx, parent)
-
-
-def request_cancel(tx: Transaction, run_id: str, owner: str) -> None:
-    sql = "UPDATE runs SET cancel = 1 WHERE id = ? AND owner = ? AND ended_at IS NULL"
-    tx.run(sql, key_of(run_id), owner)
 
 
 def delete_ended(tx: Transaction, key: str, owner: str | None = None) -> bool:
@@ -130,14 +116,9 @@ def forget_beginnings(tx: Transaction, most: int) -> None:
 # --- which process runs what ------------------------------------------------------------------------
 
 
-def has_free_run(tx: Transaction, replica: str) -> bool:
-    """Whether `claim_run` may find one."""
-    return bool(tx.rows(f"SELECT 1 FROM runs WHERE {_FREE} LIMIT 1", replica))
-
-
 def claim_run(tx: Transaction, replica: str, lease: float) -> tuple[Claimed, int] | None:
     """A run that no process holds, with its new fence."""
-    sql = f"SELECT id FROM runs WHERE {_FREE} ORDER BY lease_until LIMIT 1 {{skip_locked}}"
+    sql = f"SELECT id FROM runs WHERE {FREE} ORDER BY lease_until LIMIT 1 {{skip_locked}}"
     if not (rows := tx.rows(sql, replica)):
         return None
     [[key]] = rows
@@ -158,17 +139,6 @@ def give_back(tx: Transaction, run_id: str, fence: int) -> None:
     tx.run(sql, key_of(run_id), fence)
 
 
-def renew_leases(tx: Transaction, replica: str, lease: float) -> None:
-    """Extends the leases of a process, also those that have ended but that no other process has claimed."""
-    tx.run("UPDATE runs SET lease_until = {now} + ? WHERE replica = ? AND ended_at IS NULL", lease, replica)
-
-
-def free_runs(tx: Transaction, replicas: Iterable[str]) -> None:
-    """Ends the leases of processes that are known to be dead."""
-    for replica in replicas:
-        tx.run("UPDATE runs SET lease_until = 0 WHERE replica = ? AND ended_at IS NULL", replica)
-
-
 def end_abandoned(tx: Transaction) -> int:
     """Ends the logs of runs that no process holds or can continue."""
     ended = "ended_at IS NULL AND request IS NULL AND lease_until <= {now}"
@@ -179,11 +149,6 @@ def holders(tx: Transaction) -> list[str]:
     """The processes that hold runs."""
     rows = tx.rows("SELECT DISTINCT replica FROM runs WHERE ended_at IS NULL AND lease_until > 0")
     return [replica for [replica] in rows if replica]
-
-
-def cancelled_runs(tx: Transaction, replica: str) -> list[str]:
-    sql = "SELECT id FROM runs WHERE replica = ? AND cancel = 1 AND ended_at IS NULL"
-    return [key for [key] in tx.rows(sql, replica)]
 
 
 # --- event logs, for readers ------------------------------------------------------------------------
@@ -199,13 +164,6 @@ def log_state(tx: Transaction, run_id: str, owner: str) -> LogState | None:
     sql = "SELECT ended_at, next_event FROM runs WHERE id = ? AND owner = ?"
     rows = tx.rows(sql, key_of(run_id), owner)
     return LogState(rows[0][0] is not None, int(rows[0][1])) if rows else None
-
-
-def unended_request(tx: Transaction, run_id: str, owner: str) -> bytes | None:
-    """The request of a run that has not ended."""
-    sql = "SELECT request FROM runs WHERE id = ? AND owner = ? AND ended_at IS NULL"
-    rows = tx.rows(sql, key_of(run_id), owner)
-    return None if not rows or rows[0][0] is None else bytes(rows[0][0])
 
 
 def read_events(tx: Transaction, run_id: str, after: int, most: int = 64) -> list[bytes]:
@@ -224,7 +182,7 @@ def read_events(tx: Transaction, run_id: str, after: int, most: int = 64) -> lis
     return wanted
 
 
-def _new(first: int, added: Sequence[bytes], known: int, name: str) -> Sequence[bytes]:
-    if added and first > known:
-        raise ValueError(f"{name} {first} is too early: {first - known} before it are missing.")
-    return added[known - first :] if added else ()
+def _new(sent: Records, known: int, name: str) -> Sequence[bytes]:
+    if sent.added and sent.first > known:
+        raise ValueError(f"{name} {sent.first} is too early: {sent.first - known} before it are missing.")
+    return sent.added[known - sent.first :] if sent.added else ()

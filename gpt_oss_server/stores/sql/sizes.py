@@ -1,38 +1,29 @@
 """How much a store holds, in all and of one owner: the statements of one transaction."""
 
 from gpt_oss_server.stores.base import Statistics
-from gpt_oss_server.stores.sql.database import Transaction
+from gpt_oss_server.stores.sql.database import Transaction, Value
+
+# The bytes of all records, links that only children need included.
+_TABLES = ("responses", "conversations", "links", "completions")
+USED = f"SELECT {' + '.join(f'(SELECT COALESCE(SUM(size), 0) FROM {table})' for table in _TABLES)}"
+LOGS = "SELECT SUM(bytes) FROM runs"  # also of runs that have not ended
+TRACES = "SELECT SUM(size) FROM traces"
 
 
 def statistics(tx: Transaction) -> Statistics:
     [[responses, oldest]] = tx.rows("SELECT COUNT(*), MIN(stored_at) FROM responses")
     return Statistics(
         responses=responses,
-        conversations=_number(tx, "SELECT COUNT(*) FROM conversations"),
-        turns=_number(tx, "SELECT COUNT(*) FROM links"),
-        running=_number(tx, "SELECT COUNT(*) FROM runs WHERE ended_at IS NULL"),
-        logs=_number(tx, "SELECT COUNT(*) FROM runs WHERE ended_at IS NOT NULL"),
-        bytes=used_bytes(tx),
-        log_bytes=log_bytes(tx),
-        traces=_number(tx, "SELECT COUNT(*) FROM traces"),
-        trace_bytes=trace_bytes(tx),
+        conversations=total(tx, "SELECT COUNT(*) FROM conversations"),
+        turns=total(tx, "SELECT COUNT(*) FROM links"),
+        running=total(tx, "SELECT COUNT(*) FROM runs WHERE ended_at IS NULL"),
+        logs=total(tx, "SELECT COUNT(*) FROM runs WHERE ended_at IS NOT NULL"),
+        bytes=total(tx, USED),
+        log_bytes=total(tx, LOGS),
+        traces=total(tx, "SELECT COUNT(*) FROM traces"),
+        trace_bytes=total(tx, TRACES),
         oldest=oldest,
     )
-
-
-def used_bytes(tx: Transaction) -> int:
-    """The bytes of all records, links that only children need included."""
-    tables = ("responses", "conversations", "links", "completions")
-    return sum(_sum(tx, f"SELECT SUM(size) FROM {table}") for table in tables)
-
-
-def log_bytes(tx: Transaction) -> int:
-    """Also of runs that have not ended."""
-    return _sum(tx, "SELECT SUM(bytes) FROM runs")
-
-
-def trace_bytes(tx: Transaction) -> int:
-    return _sum(tx, "SELECT SUM(size) FROM traces")
 
 
 def owner_bytes(tx: Transaction, owner: str) -> int:
@@ -46,19 +37,10 @@ def owner_bytes(tx: Transaction, owner: str) -> int:
         "SELECT SUM(links.size) FROM conversations JOIN parts ON parts.conversation = conversations.id"
         " JOIN links ON links.position = parts.position WHERE conversations.owner = ?"
     )
-    return sum(_sum(tx, sql, owner) for sql in (responses, conversations, parts))
+    return sum(total(tx, sql, owner) for sql in (responses, conversations, parts))
 
 
-def owner_completion_bytes(tx: Transaction, owner: str) -> int:
-    return _sum(tx, "SELECT SUM(size) FROM completions WHERE owner = ?", owner)
-
-
-def _number(tx: Transaction, sql: str) -> int:
-    [[number]] = tx.rows(sql)
-    return int(number)
-
-
-def _sum(tx: Transaction, sql: str, *values: str) -> int:
-    """A sum that is NULL without rows."""
-    [[total]] = tx.rows(sql, *values)
-    return int(total or 0)
+def total(tx: Transaction, sql: str, *values: Value) -> int:
+    """A count, or a sum, which is NULL without rows."""
+    [[found]] = tx.rows(sql, *values)
+    return int(found or 0)

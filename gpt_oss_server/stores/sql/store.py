@@ -11,7 +11,12 @@ from gpt_oss_server.stores.sql import conversations
 from gpt_oss_server.stores.sql.codec import key_of
 from gpt_oss_server.stores.sql.conversations import Added
 from gpt_oss_server.stores.sql.database import Database, Transaction
-from gpt_oss_server.stores.sql.items import item_of_conversation, page_of_conversation, page_of_input
+from gpt_oss_server.stores.sql.items import (
+    end_of_conversation,
+    item_of_conversation,
+    page_of_conversation,
+    page_of_input,
+)
 from gpt_oss_server.stores.sql.links import Links, link_number
 from gpt_oss_server.stores.sql.owned import Owned
 from gpt_oss_server.stores.sql.responses import (
@@ -103,7 +108,7 @@ class SqlStore(Owned):
 
     async def conversation_history(self, conversation_id: str) -> History | None:
         def work(tx: Transaction, owner: str) -> History | None:
-            end = conversations.end_of_conversation(tx, owner, conversation_id)
+            end = end_of_conversation(tx, owner, conversation_id)
             return None if end is None else self._links.history(tx, end[0], conversation_id)
 
         return await self._read(work)

@@ -13,13 +13,12 @@ from functools import partial
 
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.repeated import Repeated
-from gpt_oss_server.stores.sql.completions import delete_completion
 from gpt_oss_server.stores.sql.conversations import delete_conversation
 from gpt_oss_server.stores.sql.database import Database, Transaction
 from gpt_oss_server.stores.sql.links import delete_unheld
-from gpt_oss_server.stores.sql.responses import delete_response, delete_trace
+from gpt_oss_server.stores.sql.responses import delete_response
 from gpt_oss_server.stores.sql.runs import delete_ended, end_abandoned
-from gpt_oss_server.stores.sql.sizes import log_bytes, trace_bytes, used_bytes
+from gpt_oss_server.stores.sql.sizes import LOGS, TRACES, USED, total
 
 _SECONDS = 30.0  # between sweeps
 _AT_ONCE = 20  # what one transaction deletes, so that no write waits for long
@@ -27,17 +26,18 @@ _PER_LOOK = 2_000  # entries: a look counts or adds up whole tables, which takes
 _Key = tuple[int, str]  # kind and id
 
 
-def _delete_ended_batch(tx: Transaction, key: str) -> bool:
-    return bool(tx.run("DELETE FROM batches WHERE id = ? AND is_open = 0", key))
+def _statement(sql: str) -> Callable[[Transaction, str], int]:
+    return lambda tx, key: tx.run(sql, key)
 
 
+_delete_ended_batch = _statement("DELETE FROM batches WHERE id = ? AND is_open = 0")
 # How an entry of each kind is deleted, its table, and the column by which it is old.
-_KINDS: tuple[tuple[Callable[[Transaction, str], bool], str, str], ...] = (
+_KINDS: tuple[tuple[Callable[[Transaction, str], int], str, str], ...] = (
     (delete_response, "responses", "stored_at"),
     (delete_conversation, "conversations", "changed_at"),
-    (delete_completion, "completions", "stored_at"),
+    (_statement("DELETE FROM completions WHERE id = ?"), "completions", "stored_at"),
     (delete_ended, "runs", "ended_at"),
-    (delete_trace, "traces", "position"),
+    (_statement("DELETE FROM traces WHERE id = ?"), "traces", "position"),
     (_delete_ended_batch, "batches", "CASE WHEN is_open = 0 THEN lease_until END"),
 )
 _RESPONSE, _CONVERSATION, _COMPLETION, _LOG, _TRACE, _BATCH = range(len(_KINDS))
@@ -96,11 +96,11 @@ class Bounds:
             if count is not None:
                 yield partial(_surplus, kind, count)
         if self.bytes is not None:
-            yield partial(_excess, _OLDEST, used_bytes, self.bytes)
+            yield partial(_excess, _OLDEST, USED, self.bytes)
         if self.log_bytes is not None:
-            yield partial(_excess, _OLDEST_LOGS, log_bytes, self.log_bytes)
+            yield partial(_excess, _OLDEST_LOGS, LOGS, self.log_bytes)
         if self.trace_bytes is not None:
-            yield partial(_excess, _OLDEST_TRACES, trace_bytes, self.trace_bytes)
+            yield partial(_excess, _OLDEST_TRACES, TRACES, self.trace_bytes)
 
 
 def sweep(tx: Transaction, bounds: Bounds) -> None:
@@ -161,18 +161,15 @@ def _aged(kind: int, age: float, tx: Transaction) -> list[_Key]:
 
 def _surplus(kind: int, most: int, tx: Transaction) -> list[_Key]:
     _, table, column = _KINDS[kind]
-    [[count]] = tx.rows(f"SELECT COUNT(*) FROM {table}")
-    if count <= most:
+    if (surplus := total(tx, f"SELECT COUNT(*) FROM {table}") - most) <= 0:
         return []
     sql = f"SELECT id FROM {table} ORDER BY {column} LIMIT ?"
-    return [(kind, key) for [key] in tx.rows(sql, min(count - most, _PER_LOOK))]
+    return [(kind, key) for [key] in tx.rows(sql, min(surplus, _PER_LOOK))]
 
 
-def _excess(
-    oldest: Sequence[str], used: Callable[[Transaction], int], most: int, tx: Transaction
-) -> list[_Key]:
+def _excess(oldest: Sequence[str], used: str, most: int, tx: Transaction) -> list[_Key]:
     """Some of the oldest beyond the bound: with a response, deleted parents may go, so that fewer suffice."""
-    if (excess := used(tx) - most) <= 0:
+    if (excess := total(tx, used) - most) <= 0:
         return []
     keys: list[_Key] = []
     for _, kind, key, size in sorted(row for sql in oldest for row in tx.rows(sql, _PER_LOOK))[:_PER_LOOK]:

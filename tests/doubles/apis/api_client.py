@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import httpx
@@ -71,9 +71,12 @@ class Api:
 
 
 @contextmanager
-def client_of(*turns: object, settings: Settings | None = None, **options: object) -> Iterator[OpenAI]:
-    with (
-        serving(scripted(*turns, **options), settings) as url,
-        OpenAI(base_url=url, api_key="any", max_retries=0) as client,
-    ):
+def client_with(engine: Any, settings: Settings | None = None) -> Iterator[OpenAI]:
+    with serving(engine, settings) as url, OpenAI(base_url=url, api_key="any", max_retries=0) as client:
         yield client
+
+
+def client_of(
+    *turns: object, settings: Settings | None = None, **options: object
+) -> AbstractContextManager[OpenAI]:
+    return client_with(scripted(*turns, **options), settings)

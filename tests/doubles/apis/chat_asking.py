@@ -44,6 +44,10 @@ def service_of(engine: Engine, settings: Settings | None = None, **options: Any)
     return ChatService(made)
 
 
+async def prompt_of(**body: Any) -> str:
+    return load_encoding().decode(await service_of(replaying(HELLO)).prompt(LOCAL, {**HI, **body}))
+
+
 async def chunks_of(engine: Engine, settings: Settings | None = None, **body: Any) -> list[Chunk]:
     run = await service_of(engine, settings).start(LOCAL, {**HI, "stream": True, **body})
     return [chunk async for batch in run.chunks() for chunk in batch]

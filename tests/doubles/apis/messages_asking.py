@@ -52,6 +52,10 @@ async def message_of(service: MessagesService, caller: Caller = LOCAL, **body: A
     return check_events(await events_of(service, caller, **body))
 
 
+def blocks(message: Block) -> list[str]:
+    return [block["type"] for block in message["content"]]
+
+
 def check_events(events: list[Block]) -> Block:
     """The message that a client puts together from the events."""
     first, *rest = events

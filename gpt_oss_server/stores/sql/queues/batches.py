@@ -42,13 +42,7 @@ class Batches(Owned):
         await self.database.write(lambda tx: tx.run(sql, *row), durable=True)
 
     async def get(self, batch_id: str) -> Batch | None:
-        sql = "SELECT id, body FROM batches WHERE id = ? AND owner = ?"
-
-        def work(tx: Transaction) -> Batch | None:
-            rows = tx.rows(sql, key_of(batch_id), self._owner)
-            return _read(tx, *rows[0]) if rows else None
-
-        return await self.database.read(work)
+        return await self.database.read(lambda tx: self._find(tx, _read, "id, body", "batches", batch_id))
 
     async def page(self, after: str | None, most: int) -> list[Batch] | None:
         """At most `most` batches, newest first, that follow the one with the id `after`; None: no such."""
