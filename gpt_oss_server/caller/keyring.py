@@ -28,10 +28,7 @@ class Keyring:
     def __init__(
         self, settings: Settings, tools: Sequence[str] = (), models: Sequence[str] | None = None
     ) -> None:
-        """`tools` and `models` are the names of those that a key may be allowed; None: not known yet.
-
-        Raises `SettingsError` for a bad file.
-        """
+        """`tools`, `models`: what a key may be allowed; None: not known yet. Raises `SettingsError`."""
         self._tools, self._models = tools, models
         self._defaults = default_limits(settings)
         if any(not key.isprintable() or len(key.split()) != 1 for key in settings.api_key):

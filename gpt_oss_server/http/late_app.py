@@ -1,8 +1,7 @@
-"""Serves from the moment the socket listens, while the real application is still being made.
+"""Serves from the moment the socket listens, while a thread still makes the real application.
 
-Takes a function that makes the application, which may take minutes, and runs it on a thread. Until it
-returns, `/live` and `/health` answer 200, `/ready` answers 503, and all other requests wait for the
-application. It must not know any API, nor import the rooms that do.
+Until then, `/live` and `/health` answer 200, `/ready` answers 503, and all other requests wait. It must not
+import the rooms of the APIs.
 """
 
 from __future__ import annotations

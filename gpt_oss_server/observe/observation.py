@@ -1,7 +1,4 @@
-"""What one server lets its operator see: figures, and traces and metrics if something takes them.
-
-It must not know how figures are counted, nor what a span holds.
-"""
+"""What one server lets its operator see: figures, and traces and metrics if something takes them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The kinds of settings: their syntax in a flag or a variable, their constraints and their display.
-
-It must not know individual settings; their table is `settings.Settings`.
-"""
+"""The kinds of settings: their syntax in a flag or a variable, their constraints and their display."""
 
 import math
 import re

@@ -1,8 +1,4 @@
-"""Calls of MCP: the arguments that the model wrote, and the results as text and as data for the API's item.
-
-Returns a JSON object for the arguments' text; for a `CallToolResult` text (other parts are noted), whether it
-is an error, and the images. It must not know connections.
-"""
+"""Calls of MCP: the model's arguments, and results as text and as data for the API's item."""
 
 import json
 from typing import Any, NoReturn
