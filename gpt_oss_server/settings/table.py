@@ -288,10 +288,6 @@ def read_configuration(given: Mapping[str, Any], environ: Mapping[str, str]) -> 
     return Configuration(settings, sources)
 
 
-def read_settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
-    return read_configuration(given, environ).settings
-
-
 def misspelt_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
     """Variables whose names almost match a setting, each with the probably intended variable."""
     known = [name for option in OPTIONS for name in variables_of(option, OPTIONS)]

@@ -14,7 +14,7 @@ import pytest
 from gpt_oss_server.cli.launch.clients import CLIENTS
 from gpt_oss_server.cli.line.flags import flags_in
 from gpt_oss_server.cli.parser import build_parser
-from gpt_oss_server.settings import read_settings
+from gpt_oss_server.settings import read_configuration
 from tests.doubles.commands import ANSWER, refused, run, script, terminal
 from tests.doubles.server_process import answers, free_port, serving
 
@@ -251,8 +251,9 @@ def test_all_flags_of_a_server_reach_the_one_that_is_started(tmp_path: Path) -> 
     flags += ["--config", str(tmp_path / "more.toml")]
     given = vars(build_parser().parse_args(["launch", "codex", *flags]))
     again = vars(build_parser().parse_args(["serve", *flags_in(given)]))
-    settings = read_settings(again, {})
-    assert settings == read_settings(vars(build_parser().parse_args(["serve", *flags])), {})
+    settings = read_configuration(again, {}).settings
+    own = vars(build_parser().parse_args(["serve", *flags]))
+    assert settings == read_configuration(own, {}).settings
     assert (settings.websocket, settings.max_concurrent) == (False, 3)
 
 

@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 from gpt_oss_server.app import create_app
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.http.guards.hosts import Hosts
-from gpt_oss_server.settings import Settings, SettingsError, read_settings
+from gpt_oss_server.settings import Settings, SettingsError, read_configuration
 from tests.doubles.serving import scripted, serving
 
 HELLO = "<|channel|>final<|message|>Hello!<|return|>"
@@ -123,7 +123,7 @@ def test_a_star_allows_every_origin() -> None:
 @pytest.mark.parametrize("given", ["chat.example", "https://chat.example/path", "https://", "https://u@h"])
 def test_an_invalid_origin_is_explained(given: str) -> None:
     with pytest.raises(SettingsError, match=r"--allow-origin .* such as https://chat\.example"):
-        read_settings({"allow_origin": [given]}, {})
+        read_configuration({"allow_origin": [given]}, {})
 
 
 @pytest.mark.parametrize(
