@@ -70,15 +70,13 @@ class HostGuard:
             refusal = self._hosts.refusal(scope["headers"], scope.get("http_version", ""), reached)
         if refusal is None:
             await self._app(scope, receive, send)
-        elif scope["type"] == "http":
-            await error_answer(refusal)(scope, receive, send)
         else:
-            await refuse_socket(refusal, scope, receive, send)
+            await refuse(refusal, scope, receive, send)
 
 
-async def refuse_socket(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers a handshake with an error body, if the ASGI server can."""
-    if "websocket.http.response" in scope.get("extensions", {}):
+async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with an error body; a handshake, if the ASGI server can."""
+    if scope["type"] == "http" or "websocket.http.response" in scope.get("extensions", {}):
         await error_answer(error)(scope, receive, send)
     else:
         await send({"type": "websocket.close"})  # this ASGI server can only answer 403

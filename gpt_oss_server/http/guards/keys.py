@@ -16,10 +16,9 @@ from gpt_oss_server.caller.key_file import digest_of
 from gpt_oss_server.caller.keyring import Keyring
 from gpt_oss_server.caller.record import KEY_NAME
 from gpt_oss_server.errors import ApiError, InvalidApiKey, TooManyWrongKeys
-from gpt_oss_server.http.answers import error_answer
 from gpt_oss_server.http.connections.sub_protocols import key_among
 from gpt_oss_server.http.edge import caller_of, set_caller
-from gpt_oss_server.http.guards.hosts import refuse_socket
+from gpt_oss_server.http.guards.hosts import refuse
 
 _PUBLIC = frozenset({"/", "/health", "/ready", "/live", "/metrics", "/docs", "/openapi.json"})
 _PUBLIC_FOLDERS = ("/web/", "/c/", "/docs/")
@@ -57,10 +56,8 @@ class KeyGuard:
             set_caller(scope, caller_of(scope).with_key(access))
             scope.setdefault("state", {})[KEY_NAME] = access.name or access.owner
             await self._app(scope, receive, send)
-        elif scope["type"] == "http":
-            await error_answer(access)(scope, receive, send)
         else:
-            await refuse_socket(access, scope, receive, send)
+            await refuse(access, scope, receive, send)
 
     def _look_up(self, key: str, scope: Scope) -> Access | ApiError:
         client = scope.get("client")
