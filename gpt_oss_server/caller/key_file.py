@@ -1,7 +1,6 @@
 """The file of keys: one key a line, perhaps with a name, limits, tools and models.
 
-Takes the file's text. Returns the access of each key by the key's SHA-256, or raises a sentence that names
-the line, never the key.
+An error names the line, never the key.
 
     # for the web shop; the second key replaces the first, and both are the same owner
     sk-2b7e151628aed2a6  name=shop rpm=600 tpm=200000 tools=python,browser

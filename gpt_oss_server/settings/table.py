@@ -1,8 +1,7 @@
 """The settings: one frozen table that defines the flags, the variables, their checks and their docs.
 
 A row defines everything about a setting: `max_body_bytes` is `--max-body-bytes`,
-`GPT_OSS_SERVER_MAX_BODY_BYTES`, a line of docs/settings.md and a field here. It must not import any other
-part of the server, nor third-party packages.
+`GPT_OSS_SERVER_MAX_BODY_BYTES`, a line of docs/settings.md and a field here.
 """
 
 import difflib

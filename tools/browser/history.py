@@ -3,7 +3,7 @@
 Texts of old pages are dropped when together they grow too large; their URLs and titles stay, so that
 citations resolve. Pages of earlier sessions, perhaps of another machine, take the places that the model knows
 them by. They are kept as plain records: search results whole, as no request brings them again; other pages by
-address and title, to be read again when the model looks at them. It must not know calls or networks.
+address and title, to be read again when the model looks at them.
 """
 
 from collections.abc import Iterable, Mapping

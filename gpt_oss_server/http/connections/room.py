@@ -1,9 +1,9 @@
 """Room for connections: which of those that do nothing gives way to a new one.
 
-Takes the open connections. Returns the one to close, or None. One that waits for its next request goes first.
-Then come those that hold a place with a request that is not whole or a WebSocket without work: of whoever has
-the most connections, the one that has waited longest. While there is room above the limit, one whose request
-may be on the way gives way only to a request that has arrived.
+One that waits for its next request goes first. Then come those that hold a place with a request that is not
+whole or a WebSocket without work: of whoever has the most connections, the one that has waited longest. While
+there is room above the limit, one whose request may be on the way gives way only to a request that has
+arrived.
 """
 
 from collections import Counter

@@ -1,9 +1,8 @@
 """Decides under which names the server may be used: a web page can give its own name this server's address.
 
-Takes requests. Passes those whose `Host` names this server, and rejects others with 403 before anything runs:
-to a browser, a name that a site resolves to this machine is that site (DNS rebinding), and its pages could
-read every answer. Only names that a site can own are a danger. An address is none, nor is a name that public
-DNS cannot give to anybody.
+To a browser, a name that a site resolves to this machine is that site (DNS rebinding), and its pages could
+read every answer: any other `Host` gets 403 before anything runs. Only names that a site can own are a
+danger. An address is none, nor is a name that public DNS cannot give to anybody.
 """
 
 import re

@@ -1,8 +1,7 @@
 """Refuses requests without a right key, before anything runs, and decides for whom the others run.
 
-Takes requests over HTTP and handshakes of WebSockets. The key is a bearer token or in `X-Api-Key`. What a
-probe or a browser needs before it can have a key is public: the server's state, and the files of its pages.
-An address that sends too many wrong keys is slowed (`guesses`).
+What a probe or a browser needs before it can have a key is public: the server's state, and the files of its
+pages. An address that sends too many wrong keys is slowed (`guesses`).
 """
 
 from collections.abc import Callable, Sequence
