@@ -49,10 +49,7 @@ def access_of(digest: bytes, defaults: KeyLimits) -> Access:
 def read_keys(
     text: str, place: str, defaults: KeyLimits, tools: Sequence[str], models: Sequence[str] | None = None
 ) -> dict[bytes, Access]:
-    """`place` names the file in errors; `defaults` are the limits of a key that sets none of its own.
-
-    `tools` and `models` are the names of those that a key may be allowed; None: not known yet.
-    """
+    """`place` names the file in errors; `tools`, `models`: what a key may be allowed, None: not known yet."""
     keys: dict[bytes, Access] = {}
     named: dict[str, Access] = {}
     for number, line in enumerate(text.splitlines(), 1):

@@ -17,6 +17,15 @@ async def until(holds: Callable[[], object]) -> None:
         await asyncio.sleep(0 if turns < 1_000 else 0.005)  # it leaves the processor to what it waits for
 
 
+def wait_until(holds: Callable[[], T], otherwise: str = "it did not happen") -> T:
+    """The first true result, for a test without an event loop."""
+    deadline = time.monotonic() + _SECONDS
+    while not (found := holds()):
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.01)
+    return found
+
+
 async def until_found(
     look: Callable[[], Awaitable[T]], fits: Callable[[T], object], *, seconds: float = _SECONDS
 ) -> T:

@@ -35,10 +35,7 @@ class PageHistory:
         self._chars: dict[int, int] = {}  # of each kept page, by its identity, because views share pages
 
     def continue_from(self, cursor: int, kept: Mapping[int, Page]) -> None:
-        """Reserves all lower cursors, which the model has seen. `kept` are the conversation's pages so far.
-
-        Another page in the place of one of them belongs to another branch, which brings it again.
-        """
+        """Reserves lower cursors, which the model has seen. `kept` are the conversation's pages so far."""
         self.next_cursor = max(self.next_cursor, cursor)
         for number, page in kept.items():
             entry = self._entries.get(number)

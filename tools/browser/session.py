@@ -1,7 +1,4 @@
-"""The browser as a tool, and one conversation's use of it, which holds pages and cursors between calls.
-
-Every error becomes an output with `failed` set; only cancellation propagates.
-"""
+"""The browser as a tool, and one conversation's use of it. Every error becomes a failed output."""
 
 from __future__ import annotations
 

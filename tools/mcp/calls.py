@@ -55,10 +55,7 @@ def read_result(result: types.CallToolResult) -> ToolOutput:
 
 
 def own_output(output: ToolOutput) -> ToolOutput:
-    """The output as this project's own tool made it, where one of its servers sent it along.
-
-    Its pictures are the result's, which are sent once.
-    """
+    """The output as this project's own tool made it, if its server sent it along; pictures are sent once."""
     own, pictures = output.details.get(OWN), list(output.details.get("images", ()))
     if own is None or not isinstance(own.get("text"), str) or not isinstance(own.get("details"), dict):
         return output

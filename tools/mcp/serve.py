@@ -92,10 +92,7 @@ class ServedTool:
 
 
 class HandshakeOnly:
-    """Admits only the protocol versions that have sessions, as a tool has state. Reports their ends.
-
-    A version without them gets a refusal that lists the versions with them, so that clients fall back.
-    """
+    """Admits only versions with sessions, which a refusal lists, as a tool has state. Reports their ends."""
 
     def __init__(self, app: ASGIApp, on_session_end: Callable[[str], None]) -> None:
         self._app = app

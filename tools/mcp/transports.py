@@ -1,7 +1,4 @@
-"""How to reach an MCP server: over which transport, and with which version of the protocol.
-
-Streamable HTTP is tried first, then HTTP+SSE (the other way round for a URL that ends in /sse).
-"""
+"""How to reach an MCP server: by streamable HTTP, then HTTP+SSE (first for a URL that ends in /sse)."""
 
 import logging
 import sys

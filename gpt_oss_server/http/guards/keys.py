@@ -65,7 +65,7 @@ class KeyGuard:
         if wait := self._guesses.seconds_to_wait(address, digest):
             self._report("limited")
             return TooManyWrongKeys(_TOO_MANY.format(seconds=max(1.0, wait)), retry_after=wait)
-        access = self._keys.find_digest(digest)
+        access = self._keys.find(digest)
         if access is None:
             self._guesses.wrong(address)
             self._report("refused")
