@@ -1,7 +1,6 @@
 """Each code block of the documentation is valid, and is run by a test or states why it is not.
 
-`tests/e2e/test_pages.py` runs those that need a server. A command of the shell is run, or is one that a rule
-below checks, or its block has a comment with a reason: `<!-- not run: needs Docker -->`.
+`tests/e2e/test_pages.py` runs those that need a server; a comment says why none does: `<!-- not run: … -->`.
 """
 
 import configparser
