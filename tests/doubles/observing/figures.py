@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from tests.doubles.server_process import answers, await_ready, free_port
+from tests.doubles.waiting import wait_until
 
 
 class Scraped:
@@ -80,11 +80,7 @@ class Prometheus:
         return found
 
     def wait_for(self, expression: str) -> list[dict[str, Any]]:
-        until = time.monotonic() + _SECONDS
-        while not (found := self.query(expression)):
-            assert time.monotonic() < until, f"{expression} has no series after {_SECONDS} s"
-            time.sleep(0.2)
-        return found
+        return wait_until(lambda: self.query(expression), f"{expression} has no series")
 
 
 def tool(name: str) -> str:

@@ -139,7 +139,9 @@ def test_charsets_by_mark_header_declaration_or_guess(body: bytes, content_type:
     assert decode(body, content_type).startswith(text)
 
 
-async def read(data: bytes, content_type: str, *, cut: bool = False, view_source: bool = False) -> Document:
+async def read(
+    data: bytes, content_type: str = "text/html", *, cut: bool = False, view_source: bool = False
+) -> Document:
     return await convert(PageBody("https://a.example/x", content_type, data, cut), view_source=view_source)
 
 
@@ -240,10 +242,6 @@ def _ended() -> Iterator[None]:
     workers("markup").close()
 
 
-async def converted(data: bytes, kind: str = "text/html") -> Document:
-    return await convert(PageBody("https://a.example/", kind, data))
-
-
 def program_with(changed: dict[str, str], folder: Path) -> tuple[str, ...]:
     """The command of the same program with other constants."""
     program = Path(processes.__file__).with_name("worker.py").read_text()
@@ -264,24 +262,22 @@ def free() -> list[int]:
 
 
 async def test_one_process_converts_many_pages_as_this_process_would() -> None:
-    seen = [await converted(ORDINARY) for _ in range(3)]
-    assert seen == [convert_body(PageBody("https://a.example/", "text/html", ORDINARY), "html")] * 3
+    seen = [await read(ORDINARY) for _ in range(3)]
+    assert seen == [convert_body(PageBody("https://a.example/x", "text/html", ORDINARY), "html")] * 3
     assert len(free()) == 1
-    assert (
-        await converted("# Ü【1】 \ud800".encode("utf-8", "replace"), "text/markdown")
-    ).title == "Ü〖1〗 ?"
+    assert (await read("# Ü【1】 \ud800".encode("utf-8", "replace"), "text/markdown")).title == "Ü〖1〗 ?"
 
 
 @pytest.mark.parametrize("depth", [40_000, 300_000])
 @pytest.mark.parametrize("closed", [b"", b"</div>"])
 async def test_a_page_that_is_too_deep_is_refused_without_parsing(depth: int, closed: bytes) -> None:
     with pytest.raises(PageError, match="nested too deeply"):
-        await converted(b"<div>" * depth + closed * depth)
-    assert (await converted(ORDINARY)).title == "A page"
+        await read(b"<div>" * depth + closed * depth)
+    assert (await read(ORDINARY)).title == "A page"
 
 
 async def test_many_open_paragraphs_are_not_deep() -> None:
-    document = await converted(b"<p>some <br>words" * (MAX_DEPTH + 1))
+    document = await read(b"<p>some <br>words" * (MAX_DEPTH + 1))
     assert document.text.count("words") == MAX_DEPTH + 1
 
 
@@ -296,18 +292,18 @@ async def test_a_page_beyond_its_bounds_ends_its_process_alone(
     monkeypatch.setattr(processes, "_COMMAND", program_with(changed, tmp_path))
     before = children()
     with pytest.raises(PageError, match="too much time or memory"):
-        await converted(page)
+        await read(page)
     assert children() == before
-    assert (await converted(ORDINARY)).title == "A page"
+    assert (await read(ORDINARY)).title == "A page"
 
 
 async def test_a_process_that_has_ended_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = program_with({"IDLE_SECONDS = 300.0": "IDLE_SECONDS = 1.0"}, tmp_path)
     monkeypatch.setattr(processes, "_COMMAND", command)
-    assert (await converted(ORDINARY)).title == "A page"
+    assert (await read(ORDINARY)).title == "A page"
     [pid] = free()
     await asyncio.sleep(2.5)
-    assert (await converted(ORDINARY)).title == "A page"
+    assert (await read(ORDINARY)).title == "A page"
     assert free() != [pid]
 
 
@@ -319,9 +315,9 @@ async def test_a_process_that_has_ended_is_replaced(tmp_path: Path, monkeypatch:
     ],
 )
 async def test_no_answer_of_a_process_is_trusted(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    instead(monkeypatch, f"import sys; sys.stdin.buffer.converted(10); sys.stdout.buffer.write({answer})")
+    instead(monkeypatch, f"import sys; sys.stdin.buffer.read(10); sys.stdout.buffer.write({answer})")
     with pytest.raises(PageError):
-        await converted(ORDINARY)
+        await read(ORDINARY)
 
 
 async def test_a_process_that_never_answers_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,17 +326,17 @@ async def test_a_process_that_never_answers_is_ended(monkeypatch: pytest.MonkeyP
     before = children()
     for size in (10, 1_000_000):  # the larger one does not fit into the pipe
         with pytest.raises(PageError, match="too much time"):
-            await converted(b"x" * size)
+            await read(b"x" * size)
     assert children() == before
 
 
 async def test_a_process_is_replaced_after_many_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(processes.MAX_BODIES, "markup", 2)
-    await converted(ORDINARY)
+    await read(ORDINARY)
     [first] = free()
-    await converted(ORDINARY)
+    await read(ORDINARY)
     assert free() == []
-    await converted(ORDINARY)
+    await read(ORDINARY)
     assert free() != [first]
 
 
@@ -361,7 +357,7 @@ async def test_a_pdf_that_takes_too_long_is_abandoned_and_its_process_ended(
     note = f"open({str(started)!r}, 'w').write(str(os.getpid()))"
     instead(monkeypatch, f"import os, time; {note}; time.sleep(60)")
     monkeypatch.setitem(processes.SECONDS, "pdf", 60.0 if cancelled else 1.0)
-    work = asyncio.create_task(converted(pdf("x"), "application/pdf"))
+    work = asyncio.create_task(read(pdf("x"), "application/pdf"))
 
     await until(lambda: started.exists() and bool(started.read_text()))
     if cancelled:

@@ -87,10 +87,9 @@ while True: pass
 async def test_a_time_out_interrupts_and_keeps_variables(make_tool: MakeTool) -> None:
     tool = make_tool(timeout=1.0)
     session = tool.open()
-    output = await call(session, "x = 5\nprint('started')\nimport time; time.sleep(60)")
-    assert output.failed
-    assert output.text.startswith("started\n")
-    assert "[Timed out: the code was interrupted after 1 seconds. Variables are kept.]" in output.text
+    text = await failure(session, "x = 5\nprint('started')\nimport time; time.sleep(60)")
+    assert text.startswith("started\n")
+    assert "[Timed out: the code was interrupted after 1 seconds. Variables are kept.]" in text
     assert await output_of(session, "x") == "5"
 
 
