@@ -12,6 +12,7 @@ from openai import NotFoundError, OpenAI
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis import api_client
 from tests.doubles.apis.api_client import streamed
+from tests.doubles.apis.asking import call as called
 from tests.doubles.tools.echo_server import Seen
 from tests.doubles.tools.echo_server import serving as serving_mcp
 from tests.tools.python.conftest import needs_bubblewrap
@@ -24,17 +25,15 @@ OUTPUTS: Any = ["code_interpreter_call.outputs"]
 
 
 def python(code: str) -> str:
-    return f"<|channel|>analysis to=python code<|message|>{code}<|call|>"
+    return called("python", code, kind=" code", channel="analysis")
 
 
 def shell(*commands: str) -> str:
-    body = json.dumps({"commands": commands})
-    return f"<|channel|>commentary to=shell.exec <|constrain|>json<|message|>{body}<|call|>"
+    return called("shell.exec", json.dumps({"commands": commands}))
 
 
 def echo(text: str) -> str:
-    body = json.dumps({"text": text})
-    return f"<|channel|>commentary to=echoes.echo <|constrain|>json<|message|>{body}<|call|>"
+    return called("echoes.echo", json.dumps({"text": text}))
 
 
 def client_of(*turns: object, **settings: Any) -> AbstractContextManager[OpenAI]:

@@ -60,18 +60,14 @@ def test_all_files_together_are_small() -> None:
     assert all(path.stat().st_size < MOST_OF_A_FILE for path in STATIC.rglob("*"))
 
 
-def text_of(name: str) -> str:
-    return static_files()[name].plain.decode()
-
-
 def imports(name: str) -> list[str]:
-    found = [one or other for one, other in _IMPORT.findall(text_of(name))]
+    found = [one or other for one, other in _IMPORT.findall(static_files()[name].plain.decode())]
     return [posixpath.normpath(posixpath.join(posixpath.dirname(name), relative)) for relative in found]
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_modules_are_short_and_import_each_other_only(name: str) -> None:
-    text = text_of(name)
+    text = static_files()[name].plain.decode()
     assert text.count("\n") <= MOST_LINES
     assert "http" not in "".join(re.findall(r"\bimport\b.*|\bfrom \".*", text))
     assert text.startswith("// "), "it does not state what it is"

@@ -56,7 +56,6 @@ def scraped_at(url: str) -> Scraped:
     return Scraped(answer.text)
 
 
-_SECONDS = 180  # generous: the machine may be busy
 _CONFIG = """\
 global: {{scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 2s}}
 rule_files: [{rules}]
@@ -71,7 +70,7 @@ class Prometheus:
         self.url = url
 
     def get(self, path: str, **query: str) -> Any:
-        parsed = httpx.get(f"{self.url}/api/v1/{path}", params=query, timeout=_SECONDS).json()
+        parsed = httpx.get(f"{self.url}/api/v1/{path}", params=query, timeout=180).json()
         assert parsed["status"] == "success", f"{query}: {parsed.get('error')}"
         return parsed["data"]
 

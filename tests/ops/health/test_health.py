@@ -204,10 +204,6 @@ async def under_work(served: Served, client: httpx.AsyncClient) -> list[dict[str
     return [events[-1] for events in await asyncio.gather(*work)]
 
 
-async def exit_code(served: Served) -> int:
-    return await asyncio.to_thread(served.process.wait, 300)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("speed", "grace", "end", "code"),
@@ -227,7 +223,7 @@ async def test_work_ends_within_the_grace_period_or_with_a_terminal_event(
             assert texts == {"word " * 40}
         else:
             assert {event["response"]["error"]["code"] for event in ended} == {"server_is_overloaded"}
-        assert await exit_code(served) == code
+        assert await asyncio.to_thread(served.process.wait, 300) == code
 
 
 @pytest.mark.slow
@@ -239,7 +235,7 @@ async def test_the_next_server_continues_the_background_responses(tmp_path: Path
             body = {"input": "x", "background": True}
             started = [(await client.post("/responses", json=body)).json() for _ in range(RUNS)]
             served.process.send_signal(signal.SIGTERM)
-            assert await exit_code(served) == ExitCode.IN_TIME  # nothing has failed
+            assert await asyncio.to_thread(served.process.wait, 300) == ExitCode.IN_TIME  # nothing has failed
     script(tmp_path, TEXT)
     with process_serving("--model", slow, *flags) as served:
         async with clients_of(served) as client:
@@ -284,6 +280,6 @@ async def test_a_second_signal_stops_immediately(tmp_path: Path, second: signal.
             await asyncio.sleep(0.5)
             assert served.process.poll() is None
             served.process.send_signal(second)
-            assert await exit_code(served) == 128 + second
+            assert await asyncio.to_thread(served.process.wait, 300) == 128 + second
             with pytest.raises(httpx.TransportError):
                 await reading

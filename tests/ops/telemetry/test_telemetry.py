@@ -254,8 +254,6 @@ async def test_a_client_cannot_make_up_series() -> None:
 
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 PATHS = ("/v1/traces", "/v1/metrics")
-
-
 HERE = "http://127.0.0.1:4318"
 EACH = "OTEL_EXPORTER_OTLP_{}_ENDPOINT"
 

@@ -66,10 +66,6 @@ def test_a_table_whose_cells_hold_paragraphs_is_read_by_rows() -> None:
     read = html_to_text(html, "https://example.com/")
     assert read.text.startswith("Operation | Result\n`x or y` | if x is true\n\none\n\ntwo\n")
     assert "  * a\n  * b" in read.text
-    page = "<table><tr><td><div><h1>Layout</h1><p>One.</p><p>Two.</p></div></td></tr></table>"
-    assert html_to_text(page, "https://example.com/").text == "# Layout\n\nOne.\n\nTwo."
-    gaps = "<table><tr><td><td>b<td><p></p><tr><td><p>a</p><td><td>c</table>"
-    assert html_to_text(gaps, "https://example.com/").text == "| b |\na | | c"
 
 
 def test_the_pages_base_address_and_list_numbers_are_used() -> None:
@@ -84,30 +80,28 @@ def test_the_pages_base_address_and_list_numbers_are_used() -> None:
     assert counted.text == "  5. five\n  9. nine\n  10. ten\n\n  1. one"
 
 
-def test_an_empty_heading_or_item_does_not_mark_the_next_line() -> None:
-    html = "<h1><img src=logo></h1><p>Welcome.</p><ul><li><img src=icon></li></ul><p>On.</p><ol><li></ol>End"
-    assert html_to_text(html, "https://a.example/").text == "Welcome.\n\nOn.\n\nEnd"
-    linked = html_to_text("<a href=/x><h2>News</h2></a><p>Text", "https://a.example/").text
-    assert linked == "## 【0†News】\n\nText"
+EMPTY = "<h1><img src=logo></h1><p>Welcome.</p><ul><li><img src=icon></li></ul><p>On.</p><ol><li></ol>End"
+UNSEEN = (
+    "<p>seen<p hidden>one<p style='color:red; display : none'>two<p style=visibility:hidden>three"
+    "<!-- four --><svg><text>five</text></svg><p>also\u200b se\U000e0041en\u202e"
+)
+NOWHERE = ("", "javascript:x", "data:text/html,x", "tel:1", "ftp://a/b", "http://[bad/", "#a", "file:///x")
+LAYOUT = "<table><tr><td><div><h1>Layout</h1><p>One.</p><p>Two.</p></div></td></tr></table>"
+TEXTS = {
+    "a table for the layout has no rows": (LAYOUT, "# Layout\n\nOne.\n\nTwo."),
+    "gaps": ("<table><tr><td><td>b<td><p></p><tr><td><p>a</p><td><td>c</table>", "| b |\na | | c"),
+    "an empty heading or item does not mark the next line": (EMPTY, "Welcome.\n\nOn.\n\nEnd"),
+    "a heading in a link": ("<a href=/x><h2>News</h2></a><p>Text", "## 【0†News】\n\nText"),
+    "what a reader cannot see is not shown to the model": (UNSEEN, "seen\n\nalso seen"),
+    "no page forges markers": ("<p>【0†fake】 <a href=/x>a†b【1】</a>", "〖0†fake〗 【0†a‡b〖1〗】"),
+    "links to no page are text": ("".join(f'<a href="{each}">t</a>' for each in NOWHERE), "t" * len(NOWHERE)),
+}
 
 
-def test_what_a_reader_cannot_see_is_not_shown_to_the_model() -> None:
-    html = (
-        "<p>seen<p hidden>one<p style='color:red; display : none'>two<p style=visibility:hidden>three"
-        "<!-- four --><svg><text>five</text></svg><p>also\u200b se\U000e0041en\u202e"
-    )
-    assert html_to_text(html, "https://a.example/").text == "seen\n\nalso seen"
-
-
-def test_a_page_cannot_forge_markers_of_links() -> None:
-    read = html_to_text("<p>【0†fake】 <a href=/x>a†b【1】</a>", "https://a.example/")
-    assert read.text == "〖0†fake〗 【0†a‡b〖1〗】"
-
-
-def test_links_that_lead_to_no_page_are_plain_text() -> None:
-    targets = ["javascript:x", "data:text/html,x", "tel:1", "ftp://a/b", "http://[bad/", "#a", "file:///x"]
-    html = "".join(f'<a href="{target}">t</a>' for target in ("", *targets))
-    assert html_to_text(html, "https://a.example/").text == "t" * (1 + len(targets))
+@pytest.mark.parametrize("case", TEXTS)
+def test_html_is_shown_as_the_model_should_read_it(case: str) -> None:
+    html, text = TEXTS[case]
+    assert html_to_text(html, "https://a.example/").text == text
 
 
 def test_broken_html_is_not_an_error() -> None:

@@ -212,8 +212,6 @@ async def test_a_box_without_control_groups_has_few_numbers_and_never_runs_out_o
 
 
 HOLD = "kept = bytearray(b'x') * (80 << 20); 1"
-
-
 LIMIT = FOR_A_KERNEL + 120 * MIB
 GROW = """
 import time
