@@ -18,10 +18,9 @@ from gpt_oss_server.own_packages import require_own_packages
 
 require_own_packages()  # before the imports that would fail without a reason
 
-from gpt_oss_server.apis.batches.work import BatchWork
 from gpt_oss_server.apis.messages.errors import ErrorsInOwnForm
 from gpt_oss_server.apis.responses.service import ResponsesService
-from gpt_oss_server.apis.routes import api_routers
+from gpt_oss_server.apis.routes import api_routers, batch_work
 from gpt_oss_server.http.edge import Edge
 from gpt_oss_server.http.guards.layers import add_guards
 from gpt_oss_server.http.guards.origins import Origins
@@ -74,7 +73,7 @@ def create_app(
     further = {name: _checked(other) for name, other in (models or {}).items()}
     served = Served(_checked(engine), settings, further, stores=stores, ids=ids, clock=clock, tools=toolset)
     health = Health(served.models.all, interval=settings.engine_check_interval)
-    service, origins, batches = ResponsesService(served), Origins(settings), BatchWork(served)
+    service, origins, batches = ResponsesService(served), Origins(settings), batch_work(served)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:

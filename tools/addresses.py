@@ -1,7 +1,6 @@
 """Which network addresses are of this machine, and which a tool may reach when another chose the host.
 
-Takes a host that a client or a model wrote. Returns addresses that are all public, to which callers must
-connect: resolving the name again could give others. It opens no connection and must not know HTTP.
+Callers must connect to the addresses that were checked: resolving the name again could give others.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """Threads for long work, which owners share: none has them all, and their turns alternate.
 
-Takes an owner's name and a function; returns what it returns. A thread belongs to its work until that ends,
-even if nobody waits for it any more. It must not know what the work is.
+A thread belongs to its work until that ends, even if nobody waits for it any more.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""The sessions of one tool, one per conversation, and their lifetimes.
+"""The sessions of one tool, one per conversation, lent to one call at a time, and their lifetimes.
 
-Lends a conversation's session to one call at a time. A session ends when it is idle or old, or when a newer
-conversation needs its place, but never while it is in use. An owner may use only some of the places, and
-takes another's place only after that was unused for a while. It must not know what a session does, or calls.
+A session ends when it is idle or old, or when a newer conversation needs its place, but never while it is in
+use. An owner may use only some of the places, and takes another's only after that was unused for a while.
 """
 
 import asyncio

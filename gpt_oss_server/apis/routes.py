@@ -7,6 +7,7 @@ a folder and a line here.
 from fastapi import APIRouter
 
 from gpt_oss_server.apis.batches.api import batches_router
+from gpt_oss_server.apis.batches.work import BatchWork
 from gpt_oss_server.apis.chat.api import chat_router
 from gpt_oss_server.apis.chat.service import ChatService
 from gpt_oss_server.apis.completions.api import completions_router
@@ -26,6 +27,11 @@ from gpt_oss_server.apis.traces.api import traces_router
 from gpt_oss_server.apis.vector_stores.api import vector_stores_router
 from gpt_oss_server.http.guards.origins import Origins
 from gpt_oss_server.runs.served import Served
+
+
+def batch_work(served: Served) -> BatchWork:
+    """The one API with work of its own, which no request waits for."""
+    return BatchWork(served)
 
 
 def api_routers(served: Served, service: ResponsesService, origins: Origins) -> tuple[APIRouter, ...]:

@@ -54,10 +54,7 @@ class Caller:
     async def reserve(
         self, prompt: int, limit: int | None, most: int | None, *, outlives: bool = False
     ) -> Spending:
-        """Reserves the tokens of a run. Raises a 429.
-
-        `limit` is the request's, `most` the server's. A run that `outlives` its request settles by itself.
-        """
+        """Reserves a run's tokens, or raises a 429. A run that `outlives` its request settles by itself."""
         if self.admission is None:
             return Spending()
         output = ASSUMED_OUTPUT if limit is None else limit

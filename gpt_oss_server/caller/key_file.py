@@ -1,7 +1,6 @@
 """The file of keys: one key a line, perhaps with a name, limits, tools and models.
 
-Takes the file's text. Returns the access of each key by the key's SHA-256, or raises a sentence that names
-the line, never the key.
+An error names the line, never the key.
 
     # for the web shop; the second key replaces the first, and both are the same owner
     sk-2b7e151628aed2a6  name=shop rpm=600 tpm=200000 tools=python,browser
@@ -50,10 +49,7 @@ def access_of(digest: bytes, defaults: KeyLimits) -> Access:
 def read_keys(
     text: str, place: str, defaults: KeyLimits, tools: Sequence[str], models: Sequence[str] | None = None
 ) -> dict[bytes, Access]:
-    """`place` names the file in errors; `defaults` are the limits of a key that sets none of its own.
-
-    `tools` and `models` are the names of those that a key may be allowed; None: not known yet.
-    """
+    """`place` names the file in errors; `tools`, `models`: what a key may be allowed, None: not known yet."""
     keys: dict[bytes, Access] = {}
     named: dict[str, Access] = {}
     for number, line in enumerate(text.splitlines(), 1):

@@ -28,10 +28,7 @@ class Keyring:
     def __init__(
         self, settings: Settings, tools: Sequence[str] = (), models: Sequence[str] | None = None
     ) -> None:
-        """`tools` and `models` are the names of those that a key may be allowed; None: not known yet.
-
-        Raises `SettingsError` for a bad file.
-        """
+        """`tools`, `models`: what a key may be allowed; None: not known yet. Raises `SettingsError`."""
         self._tools, self._models = tools, models
         self._defaults = default_limits(settings)
         if any(not key.isprintable() or len(key.split()) != 1 for key in settings.api_key):
@@ -65,12 +62,9 @@ class Keyring:
         own = (key for key in self._keys.values() if key.owner == owner and key.webhook)
         return {str(key.webhook): key.webhook_secret for key in own}
 
-    def find(self, key: str) -> Access | None:
-        return self.find_digest(digest_of(key))
-
     def current(self, access: Access) -> Access | None:
         """The access of the same key as the keys are now; None if the key has been removed."""
-        return access if self.is_open or not access.digest else self.find_digest(access.digest)
+        return access if self.is_open or not access.digest else self.find(access.digest)
 
     def start(self) -> None:
         """Call it in the event loop: from now on, changes of the file take effect."""
@@ -93,7 +87,7 @@ class Keyring:
         self._take(of_file)
         _log.info("Loaded %d API keys from %s.", len(of_file), self._file)
 
-    def find_digest(self, digest: bytes) -> Access | None:
+    def find(self, digest: bytes) -> Access | None:
         access = self._keys.get(self._place(digest), _NO_KEY)
         return access if hmac.compare_digest(access.digest, digest) else None
 

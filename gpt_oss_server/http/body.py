@@ -6,19 +6,11 @@ from dataclasses import replace
 
 from starlette.requests import Request
 
+from gpt_oss_server import json_values
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import BodyTooLarge, InvalidJson, InvalidRequest
 from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.large_work import LARGE_INPUT, in_thread, without_collections
-from gpt_oss_server.json_values import (
-    MAX_DEPTH,
-    MAX_VALUES,
-    finite,
-    has_too_many_values,
-    is_too_deep,
-    no_constant,
-    whole_characters,
-)
 
 _DIGITS = 18  # of a length: Python refuses to convert several thousand
 _SEND_LESS = "Send less, or start the server with a larger --max-body-bytes."
@@ -66,12 +58,12 @@ def _too_large(max_bytes: int, advice: str) -> BodyTooLarge:
 def decode_json(body: bytes) -> object:
     if not body.strip():
         raise InvalidJson("The request body is empty; it must be a JSON object.")
-    if has_too_many_values(body):
-        raise BodyTooLarge(f"The request body has more than {MAX_VALUES:,} values. Send fewer.")
+    if json_values.has_too_many_values(body):
+        raise BodyTooLarge(f"The request body has more than {json_values.MAX_VALUES:,} values. Send fewer.")
     try:
         text = body.decode("utf-8-sig")
         with without_collections():  # JSON leaves no garbage, and the search for it stops all threads
-            value = json.loads(text, parse_constant=no_constant, parse_float=finite)
+            value = json.loads(text, parse_constant=json_values.no_constant, parse_float=json_values.finite)
     except UnicodeDecodeError as error:
         raise InvalidJson(
             f"The request body is not UTF-8 text: {error.reason} at byte {error.start}."
@@ -85,6 +77,6 @@ def decode_json(body: bytes) -> object:
         raise InvalidJson("The request body is nested too deeply to be read.") from None
     except ValueError as error:  # NaN, Infinity, and integers with more digits than Python converts
         raise InvalidJson(f"The request body is not valid JSON: {error}") from None
-    if is_too_deep(text, value):
-        raise InvalidJson(f"The request body is nested more than {MAX_DEPTH} levels deep.")
-    return whole_characters(text, value)
+    if json_values.is_too_deep(text, value):
+        raise InvalidJson(f"The request body is nested more than {json_values.MAX_DEPTH} levels deep.")
+    return json_values.whole_characters(text, value)

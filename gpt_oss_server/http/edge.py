@@ -1,8 +1,7 @@
 """The outermost layer: adds `x-request-id` to every answer and turns uncaught exceptions into 500s.
 
-It takes the id from the request or creates one, and makes the request's caller. It logs the
-beginning and the end of each request, and an uncaught exception with its traceback, which the client does not
-see. It ignores a slash at the end of an API's path.
+It makes the request's caller, and logs the beginning and the end of each request, and an uncaught exception
+with its traceback, which the client does not see. It ignores a slash at the end of an API's path.
 """
 
 import asyncio
@@ -139,10 +138,7 @@ def set_connection(scope: Scope, connection: str) -> None:
 
 
 def make_caller(scope: Scope, header: str, request_id: str, chosen: str = "") -> Caller:
-    """The caller of a request that has just arrived; its id is a label too, under the name of its header.
-
-    A request that this process sends itself has its caller, whose other labels it keeps.
-    """
+    """The caller of a request that has just arrived, perhaps from this process itself."""
     labels = {header: request_id}
     for name, value in scope["headers"]:
         if name in _SENT_ALONG and is_label(text := value.decode("latin-1")):

@@ -1,8 +1,4 @@
-"""The building blocks of request bodies: strict types, shared vocabularies, and fields that are not served.
-
-Takes decoded JSON. Returns pydantic models, or raises a 400 that names the invalid or unserved field. It must
-not know the fields of a particular API.
-"""
+"""Building blocks of request bodies: strict types, shared vocabularies, and fields that are not served."""
 
 from __future__ import annotations
 

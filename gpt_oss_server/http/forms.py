@@ -1,8 +1,6 @@
 """A form in a request, as browsers and the official SDK send it, read while it arrives.
 
-Takes a request and the size limit of its body. Returns its parts in order, each with its name and a stream of
-its bytes, or raises an error that names the fault. It holds one piece of the body at a time, and its time
-grows with the length of the body alone.
+It holds one piece of the body at a time, and its time grows with the length of the body alone.
 """
 
 import re

@@ -1,8 +1,4 @@
-"""`generation_config`: sampling fields in one JSON text, as the clients of `transformers serve` send them.
-
-Takes a request's body. Returns the body with these values as fields of its own; a field that the request sets
-itself wins. Raises a 400 that names the key. It must not know the meaning of a field.
-"""
+"""`generation_config`: sampling fields in one JSON text, as clients of `transformers serve` send them."""
 
 from typing import Any
 
@@ -55,7 +51,7 @@ _WITHOUT_EFFECT = frozenset(
 
 
 def with_generation_config(body: object, model: type[Body], limit: str) -> object:
-    """The body with the config's values in it; `limit` is the API's field for the most output tokens."""
+    """The body with the config's values where it has none; `limit` is the API's field for the most tokens."""
     if not isinstance(body, dict) or body.get(_PLACE) is None:
         return body
     config = _read(body[_PLACE])

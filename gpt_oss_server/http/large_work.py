@@ -1,8 +1,4 @@
-"""Work on large parts of requests, in threads of its own: neither the event loop nor a tool waits for it.
-
-Takes a function and the parts of a request that it works on. Runs it immediately if they are small, because a
-thread costs more than that. It must not know an API.
-"""
+"""Work on large parts of requests, in threads of its own: neither the event loop nor a tool waits for it."""
 
 import asyncio
 import ctypes
@@ -113,10 +109,7 @@ async def in_thread(size: int, work: Callable[[], T]) -> T:
 
 
 async def in_thread_if_large(size: int, work: Callable[[], T], *of: object) -> T:
-    """Runs `work` on these parts of a request, in a thread if they are large, so that others do not wait.
-
-    Of a huge request, any field may be the large one.
-    """
+    """Runs `work` on these parts of a request, in a thread if any is large or the whole request is huge."""
     return await in_thread(size, work) if size > HUGE_BODY or is_larger(LARGE_INPUT, *of) else work()
 
 

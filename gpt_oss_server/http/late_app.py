@@ -1,8 +1,7 @@
-"""Serves from the moment the socket listens, while the real application is still being made.
+"""Serves from the moment the socket listens, while a thread still makes the real application.
 
-Takes a function that makes the application, which may take minutes, and runs it on a thread. Until it
-returns, `/live` and `/health` answer 200, `/ready` answers 503, and all other requests wait for the
-application. It must not know any API, nor import the rooms that do.
+Until then, `/live` and `/health` answer 200, `/ready` answers 503, and all other requests wait. It must not
+import the rooms of the APIs.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse
@@ -39,8 +38,12 @@ class LateApp:
         self.app: FastAPI | None = None  # once it serves
         self._over: asyncio.Future[None] | None = None  # done: nothing is left to wait for
         self._early = Edge(_answer_early)
+        self._making: asyncio.Future[FastAPI] | None = None
         self.failure: BaseException | None = None
-        self.loading = False
+
+    @property
+    def loading(self) -> bool:
+        return self._making is not None and not self._making.done()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -85,29 +88,19 @@ class LateApp:
 
     def _begin(self) -> asyncio.Future[FastAPI]:
         """Runs `make` on a daemon thread: a process that is stopped does not wait for a download."""
-        loop = asyncio.get_running_loop()
-        made: asyncio.Future[FastAPI] = loop.create_future()
-
-        def finish(app: FastAPI | None, error: BaseException | None) -> None:
-            self.loading = False
-            if error is not None:
-                made.set_exception(error)
-            else:
-                assert app is not None
-                made.set_result(app)
+        made: Future[FastAPI] = Future()
 
         def run() -> None:
-            app, failure = None, None
             try:
                 app = self._make()
             except Exception as error:
-                failure = error
-            with suppress(RuntimeError):  # of a closed loop: the server has stopped, and nothing waits
-                loop.call_soon_threadsafe(finish, app, failure)
+                made.set_exception(error)
+            else:
+                made.set_result(app)
 
-        self.loading = True
         threading.Thread(target=run, name="loading", daemon=True).start()
-        return made
+        self._making = asyncio.wrap_future(made)
+        return self._making
 
 
 async def _received(receive: Receive) -> None:

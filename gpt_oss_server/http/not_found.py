@@ -1,9 +1,4 @@
-"""Requests that reach no route: because their path does not exist or does not support the method, or a guard
-refuses them.
-
-Takes the application's routes and a requested path. Returns the methods that the path supports, the path that
-the client probably intended (most often its base URL lacks `/v1`), and the template of the path's route.
-"""
+"""Requests that reach no route: whose path does not exist or support the method, or that a guard refuses."""
 
 import re
 from collections.abc import Sequence

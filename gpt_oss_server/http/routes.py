@@ -1,8 +1,4 @@
-"""Routes that call one operation of an API and answer with its JSON.
-
-Takes rows, and a function that makes the API's object for a caller. The operation gets the values of the path
-in order, and then the body or the query, if it takes one.
-"""
+"""Routes that call one operation of an API with the values of the path, then the body or the query."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """Fields that more than one API takes, under the same names and with the same bounds.
 
-Takes decoded JSON. Returns validated fields. All APIs take `GenerationFields` and
-`FormFields`; plain completions also `ChoiceFields`, Responses `TurnFields`, and Chat Completions both.
+Each takes `GenerationFields` and `FormFields`, completions `ChoiceFields`, Responses `TurnFields`, Chat both.
 """
 
 from typing import Annotated, Any, ClassVar, Literal

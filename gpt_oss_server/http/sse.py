@@ -1,8 +1,7 @@
 """Server-sent events: encodes event objects, and the HTTP response that carries them.
 
-Takes batches of event dicts and makes one write per batch, so that no write splits an event. A client that
-disconnects ends the iteration immediately, which closes the generation. A heartbeat interrupts a long
-silence.
+One write for each batch splits no event. A client that disconnects ends the iteration immediately, which
+closes the generation. A heartbeat interrupts a long silence.
 """
 
 import asyncio

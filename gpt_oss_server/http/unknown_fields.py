@@ -1,8 +1,4 @@
-"""Fields of a request that this server does not know: refused, warned of or ignored, as the operator wants.
-
-Takes a decoded body and its model. Returns a header for the answer, logs, or raises a 400 that names the
-field and the one that the client probably meant.
-"""
+"""Fields that this server does not know: refused, warned of or ignored, as the operator wants."""
 
 import difflib
 import logging

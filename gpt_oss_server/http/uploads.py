@@ -1,8 +1,4 @@
-"""A file in a request: a form as browsers and the official SDK send it, or the id of a file.
-
-Takes a request and the most bytes of its file. Returns the parts of the form while it arrives, or the whole
-file with its name, or the id of a file that was uploaded before, or raises an error that names the fault.
-"""
+"""A file in a request: a form as browsers and the official SDK send it, or the id of a file."""
 
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from contextlib import aclosing

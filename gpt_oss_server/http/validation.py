@@ -1,8 +1,4 @@
-"""Faults of a request's fields, as one sentence that names the field.
-
-Takes pydantic's findings, or an object of the body and its place in the body. Returns the sentence and the
-parameter.
-"""
+"""Faults of a request's fields, as one sentence that names the field."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,6 @@
 """An engine whose prompts and outputs are in the log (`--log-prompts`).
 
-Takes an engine. A prompt is logged with its sampling when it arrives, so that the log has it even if it ends
-the process, and the output when the generation ends, in whatever way.
+A prompt is logged with its sampling when it arrives, so that the log has it even if it ends the process.
 """
 
 import itertools

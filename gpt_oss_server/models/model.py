@@ -1,8 +1,4 @@
-"""A model: an engine, the names that it is served under, and the format of its prompts and calls.
-
-Takes an engine and the settings. Returns a frozen `Model`, of which several can stand side by side. It knows
-what the engine enforces, and binds the form that a request wants to a grammar or to a check.
-"""
+"""A model: an engine, the names that it is served under, and the format of its prompts and calls."""
 
 from __future__ import annotations
 
@@ -81,10 +77,7 @@ class Model:
         return ANY_MODEL in self.settings.served_model_name
 
     def check_room(self) -> None:
-        """Refuses a request before any work if the engine would refuse it, or is known to be broken.
-
-        Later, the error could only be sent inside a stream.
-        """
+        """Refuses what the engine would, and all if it is broken: later, a stream may have begun."""
         if self.condition.problem is not None:
             raise EngineBroken(f"The engine cannot generate. {self.condition.problem}", retry_after=_RETRY)
         if isinstance(self.engine, Shared):
@@ -114,17 +107,11 @@ class Model:
         return dict(self.engine.measures()) if isinstance(self.engine, Shared) else {}
 
     def make_ready(self) -> None:
-        """Starts work for which the first request would otherwise wait.
-
-        Engines that enforce no grammar need it for the first schema alone, so it may wait a little.
-        """
+        """Starts work for which the first request would wait; without grammars, the first schema alone."""
         make_ready(self.encoding, after=0.0 if self.info.enforces_grammar else _UNHURRIED)
 
     async def bound(self, wanted: Wanted, *, client: str = "", owner: str = "") -> Binding:
-        """How this engine binds a turn to the form that the request requires.
-
-        The clients share the threads that find out; grammars are kept for the owner.
-        """
+        """How this engine binds a turn to a form. Clients share the threads; grammars are the owner's."""
         enforces, notation = self.info.enforces_grammar, self.info.notation
         if not wanted.binds and not enforces and notation is None:
             return Binding()

@@ -1,7 +1,4 @@
-"""The models of one server, side by side: a request names one, or takes the first that its key may use.
-
-Takes the models in order. Returns the one that a request means, or raises an `ApiError`.
-"""
+"""The models of one server, side by side: a request names one, or takes the first that its key may use."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,4 @@
-"""What one server lets its operator see: figures, and traces and metrics if something takes them.
-
-It must not know how figures are counted, nor what a span holds.
-"""
+"""What one server lets its operator see: figures, and traces and metrics if something takes them."""
 
 from __future__ import annotations
 
@@ -63,7 +60,7 @@ class Observation:
             observers.append(self._metrics.runs)
             for model in service.served.models.all:
                 self._metrics.runs.expect(model.name)
-            app.include_router(metrics_router(self._metrics, service))
+            app.include_router(_metrics_router(self._metrics, service))
         observers += self._telemetry.run_observers()
 
     def add_spans(self, app: FastAPI) -> None:
@@ -130,14 +127,13 @@ class _Measured:
         return operation
 
 
-def metrics_router(metrics: Metrics, service: ResponsesService) -> APIRouter:
+def _metrics_router(metrics: Metrics, service: ResponsesService) -> APIRouter:
     router = APIRouter()
-    served = service.served
 
     @router.get("/metrics")
     async def read(request: Request) -> Response:
         accept = request.headers.get("accept", "")
-        text, media_type = await metrics.text(served, lambda: service.background.count, accept)
+        text, media_type = await metrics.text(service.served, lambda: service.background.count, accept)
         return Response(text, media_type=media_type, headers={"cache-control": "no-store"})
 
     return router

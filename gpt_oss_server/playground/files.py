@@ -1,8 +1,7 @@
 """The files of the pages: read once, and served by their names only, compressed if the browser takes that.
 
-Takes the request for a file of `static/` (the playground) or `swagger/` (the API reference). Returns the
-file, or 304 if the browser has it. `swagger/vendored.json` states the origin, version and hashes of Swagger
-UI's files, which this package contains compressed.
+`static/` is the playground, `swagger/` the API reference, of which `vendored.json` states the origin, version
+and hashes: Swagger UI's files, which this package contains compressed.
 """
 
 import gzip

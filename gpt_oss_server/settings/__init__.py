@@ -12,7 +12,6 @@ from gpt_oss_server.settings.table import (
     Settings,
     misspelt_variables,
     read_configuration,
-    read_settings,
 )
 
 __all__ = [
@@ -23,5 +22,4 @@ __all__ = [
     "SettingsError",
     "misspelt_variables",
     "read_configuration",
-    "read_settings",
 ]

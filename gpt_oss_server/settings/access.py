@@ -22,7 +22,7 @@ class AccessSettings:
     )
     api_key_file: str | None = setting(
         None,
-        optional(text("FILE")),
+        text("FILE"),
         "A file with one key a line, each with a name, limits and tools of its own where wanted "
         "(docs/access.md). A change takes effect within two seconds.",
     )
@@ -34,36 +34,36 @@ class AccessSettings:
     )
     key_requests_per_minute: int | None = setting(
         None,
-        optional(whole("COUNT", 1)),
+        whole("COUNT", 1),
         "How many requests a key may send per minute, where the file sets nothing else.",
     )
     key_tokens_per_minute: int | None = setting(
-        None, optional(whole("COUNT", 1)), "How many tokens, read and written, a key may use per minute."
+        None, whole("COUNT", 1), "How many tokens, read and written, a key may use per minute."
     )
     key_concurrent: int | None = setting(
-        None, optional(whole("COUNT", 1)), "How many requests of a key may be at work."
+        None, whole("COUNT", 1), "How many requests of a key may be at work."
     )
     key_background_runs: int | None = setting(
-        None, optional(whole("COUNT", 0)), "How many background responses of a key may be at work."
+        None, whole("COUNT", 0), "How many background responses of a key may be at work."
     )
     key_python_sessions: int | None = setting(
         None,
-        optional(whole("COUNT", 0)),
+        whole("COUNT", 0),
         "How many conversations and containers of a key may hold python's state; `none` is "
         "`--python-max-sessions-per-client`.",
     )
     key_python_memory: int | None = setting(
         None,
-        optional(size(least=LEAST_PYTHON_MEMORY)),
+        size(least=LEAST_PYTHON_MEMORY),
         "The memory of python's kernels and files of a key, of all its conversations together; `none`: only "
         "`--python-memory` counts.",
     )
     key_stored_bytes: int | None = setting(
-        None, optional(size()), "How much a key may have in the store before it must delete some."
+        None, size(), "How much a key may have in the store before it must delete some."
     )
     requests_per_minute: int | None = setting(
-        None, optional(whole("COUNT", 1)), "How many requests all clients may send per minute."
+        None, whole("COUNT", 1), "How many requests all clients may send per minute."
     )
     tokens_per_minute: int | None = setting(
-        None, optional(whole("COUNT", 1)), "How many tokens all clients may use per minute."
+        None, whole("COUNT", 1), "How many tokens all clients may use per minute."
     )

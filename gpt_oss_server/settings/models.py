@@ -1,9 +1,6 @@
 """The further models of a server: each has a name, a model, and rows of settings that are its own.
 
-    big=vllm:http://gpu:8000 context=65536 served_model_name=large
-
-Takes the texts of `models`. Returns the settings of each, which are the server's but for its own rows, or
-raises a `SettingsError`. It must not know individual settings, but for those that name models.
+big=vllm:http://gpu:8000 context=65536 served_model_name=large
 """
 
 import difflib

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpt_oss_server.settings.options import choice, duration, optional, setting, switch, text
+from gpt_oss_server.settings.options import choice, duration, setting, switch, text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,26 +15,26 @@ class OperationsSettings:
     )
     otel_endpoint: str | None = setting(
         None,
-        optional(text("URL")),
+        text("URL"),
         "The OTLP endpoint that takes OpenTelemetry's traces and metrics, such as `http://127.0.0.1:4318`; "
         "`none` is the value of `OTEL_EXPORTER_OTLP_ENDPOINT`; without either, none are sent. Needs "
         "the extra `otel`.",
     )
     config: str | None = setting(
         None,
-        optional(text("FILE")),
+        text("FILE"),
         "A TOML file with settings, such as `port = 9000`. Flags and variables win over it.",
     )
     tls_cert: str | None = setting(
         None,
-        optional(text("FILE")),
+        text("FILE"),
         "The certificate, in PEM, with the certificates of its issuers after it: the server then speaks "
         "HTTPS. It is read again when the file changes.",
         also=("--ssl-certfile", "--ssl-cert-file"),
     )
     tls_key: str | None = setting(
         None,
-        optional(text("FILE")),
+        text("FILE"),
         "The private key of `--tls-cert`, in PEM without a password; `none`: the certificate's file has it.",
         also=("--ssl-keyfile", "--ssl-key-file"),
     )

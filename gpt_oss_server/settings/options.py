@@ -1,18 +1,16 @@
-"""The kinds of settings: their syntax in a flag or a variable, their constraints and their display.
-
-It must not know individual settings; their table is `settings.Settings`.
-"""
+"""The kinds of settings: their syntax in a flag or a variable, their constraints and their display."""
 
 import math
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import Field, dataclass
-from typing import Any, Final, Literal, TypeGuard
+from typing import Any, Final, Literal, TypeGuard, TypeVar
 
 from inference.options import Values, option
 
 ENV_PREFIX = "GPT_OSS_SERVER_"
+T = TypeVar("T")
 AUTO: Final = "auto"
 Secrecy = Literal["no", "url", "whole"]
 """Which part of a value must not be shown: none, the password in a URL, or all of it. A file may hold it."""
@@ -86,7 +84,9 @@ class Option:
             raise SettingsError(f"{self.name} {self.kind.must}, not {value!r}.")
 
 
-setting = option  # a field of the table
+def setting(default: T, kind: Kind, help: str, **more: Any) -> T:
+    """A field of the table. One that is unset by default can be unset again, with `none`."""
+    return option(default, optional(kind) if default is None else kind, help, **more)
 
 
 def option_of(row: Field[Any], section: str) -> Option:

@@ -1,8 +1,7 @@
 """The settings: one frozen table that defines the flags, the variables, their checks and their docs.
 
 A row defines everything about a setting: `max_body_bytes` is `--max-body-bytes`,
-`GPT_OSS_SERVER_MAX_BODY_BYTES`, a line of docs/settings.md and a field here. It must not import any other
-part of the server, nor third-party packages.
+`GPT_OSS_SERVER_MAX_BODY_BYTES`, a line of docs/settings.md and a field here.
 """
 
 import difflib
@@ -10,25 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from gpt_oss_server.settings import options as kinds
 from gpt_oss_server.settings.access import AccessSettings
 from gpt_oss_server.settings.models import rows_of_models
 from gpt_oss_server.settings.network import NetworkSettings
 from gpt_oss_server.settings.operations import LogSettings, OperationsSettings
-from gpt_oss_server.settings.options import (
-    AUTO,
-    ENV_PREFIX,
-    automatic,
-    choice,
-    duration,
-    names,
-    option_of,
-    optional,
-    setting,
-    size,
-    switch,
-    text,
-    whole,
-)
+from gpt_oss_server.settings.options import ENV_PREFIX, option_of, setting
 from gpt_oss_server.settings.sources import read_values, variables_of
 from gpt_oss_server.settings.store import StoreSettings
 from inference.backends.table import known_names
@@ -39,7 +25,7 @@ from inference.options import EngineOptions
 class _NamedModel:
     model: str = setting(
         "tiny",
-        text("MODEL"),
+        kinds.text("MODEL"),
         f"{known_names('`')}. `URL,URL` are several servers of one model; of "
         "`vllm:URL|llama:URL`, the second serves while the first cannot.",
         also=("-m", "-hf", "--hf-repo"),
@@ -51,32 +37,32 @@ class _NamedModel:
 class ModelSettings(EngineOptions, _NamedModel):
     served_model_name: tuple[str, ...] = setting(
         (),
-        names(),
+        kinds.names(),
         "A further name that requests may use as `model`; repeatable; `*` allows any.",
         also=("-a", "--alias"),
     )
     models: tuple[str, ...] = setting(
         (),
-        names("NAME=MODEL"),
+        kinds.names("NAME=MODEL"),
         "A further model, served under NAME; repeatable. Rows of its own may follow, in quotes: "
         "`'big=vllm:http://gpu:8000 context=65536'`; in a configuration file, a table `[models.big]`.",
         secret="url",
     )
     tools: tuple[str, ...] = setting(
         ("all",),
-        names("TOOL"),
+        kinds.names("TOOL"),
         "The hosted tools that requests of the model may use: `all`, `none`, or names out of `browser`, "
         "`python`, `container` and `mcp`; repeatable. A key may be allowed fewer.",
     )
     models_max: int | None = setting(
         None,
-        optional(whole("COUNT", 1)),
+        kinds.whole("COUNT", 1),
         "How many models that run here may be loaded simultaneously: each is loaded at its first request, "
         "and the one used longest ago is unloaded for another; `none` loads all at the start.",
     )
     idle_unload: float | None = setting(
         None,
-        optional(duration()),
+        kinds.duration(),
         "How long a model that runs here may be without a request until it is unloaded; it is loaded at the "
         "next one. `none` is for ever.",
     )
@@ -88,90 +74,90 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 @dataclass(frozen=True, kw_only=True)
 class AnswerSettings:
     default_max_output_tokens: int | Literal["auto"] | None = setting(
-        AUTO,
-        automatic(optional(whole("TOKENS", 1))),
+        kinds.AUTO,
+        kinds.automatic(kinds.optional(kinds.whole("TOKENS", 1))),
         "The output limit of a request that sets none; `none` is the rest of the context, and so is `auto`, "
         "but for the embedded model it is 16384, and where a checkpoint states its own, that.",
         also=("-n", "--predict", "--n-predict"),
     )
     max_output_tokens_cap: int | None = setting(
-        None, optional(whole("TOKENS", 1)), "The most output tokens of any request, whatever its own limit."
+        None, kinds.whole("TOKENS", 1), "The most output tokens of any request, whatever its own limit."
     )
     repetition_limit: int | Literal["auto"] | None = setting(
-        AUTO,
-        automatic(optional(whole("TOKENS", 32, 65_536))),
+        kinds.AUTO,
+        kinds.automatic(kinds.optional(kinds.whole("TOKENS", 32, 65_536))),
         "How many tokens one cycle of tokens may fill, over and over, until the answer ends as incomplete, "
         "calls since the user's last message included; `none` is no limit, and so is `auto`, but for the "
         "embedded model it is 256.",
     )
     max_parallel_calls: int = setting(
         16,
-        whole("COUNT", 1),
+        kinds.whole("COUNT", 1),
         "How many calls one generation may make, where a request has `parallel_tool_calls: true`.",
     )
     guide_arguments: bool = setting(
         True,
-        switch(),
+        kinds.switch(),
         "Whether the schemas of tools that are not strict guide the arguments of calls (the names, types and "
         "order of properties), on engines that enforce grammars; off: any JSON object.",
     )
     default_reasoning_effort: str = setting(
         "medium",
-        choice(*EFFORTS),
+        kinds.choice(*EFFORTS),
         "The reasoning effort of a request that sets none.",
         also=("--effort", "--reasoning-effort"),
         common=True,
     )
     default_reasoning_budget: int | None = setting(
         None,
-        optional(whole("TOKENS", 0)),
+        kinds.whole("TOKENS", 0),
         "The most reasoning tokens of a request that sets no budget; `none` is no limit.",
         also=("--reasoning-budget",),
     )
     identity: str | None = setting(
-        None, optional(text("TEXT")), "The first line of the system message; `none` keeps Harmony's own."
+        None, kinds.text("TEXT"), "The first line of the system message; `none` keeps Harmony's own."
     )
     chat_reasoning_field: str = setting(
         "both",
-        choice("both", "reasoning", "reasoning_content"),
+        kinds.choice("both", "reasoning", "reasoning_content"),
         "The field of a chat message that holds the reasoning; clients differ in which they read.",
     )
     chat_preamble_field: str = setting(
         "content",
-        choice("content", "reasoning"),
+        kinds.choice("content", "reasoning"),
         "The field of a chat message that holds the model's preamble, its message to the user before a call; "
         "clients that treat any `content` as the answer need `reasoning`.",
     )
     event_names: str = setting(
         "openai",
-        choice("openai", "open-responses"),
+        kinds.choice("openai", "open-responses"),
         "The events of reasoning: OpenAI's `response.reasoning_text.…`, or Open Responses' "
         "`response.reasoning.…`. With the latter, `user` is null where a request has none, as that API "
         "requires.",
     )
     end_cut_calls: bool = setting(
         True,
-        switch(),
+        kinds.switch(),
         "Whether the stream of a response ends the item of a function call that a limit cut off, like every "
         "other item. Off: for clients that run each call that is done, whatever its status.",
     )
     images: str = setting(
         "note",
-        choice("note", "refuse"),
+        kinds.choice("note", "refuse"),
         "What an image in a request becomes, as the model reads text only: a note in the prompt, which the "
         "client does not see, or a 400.",
     )
     moderation: str | None = setting(
         None,
-        optional(text("MODEL")),
+        kinds.text("MODEL"),
         "The model of this server that answers /v1/moderations, such as a gpt-oss-safeguard.",
     )
     moderation_policy: str | None = setting(
-        None, optional(text("FILE")), "A text of rules that this model reads before each text that it judges."
+        None, kinds.text("FILE"), "A text of rules that this model reads before each text that it judges."
     )
     call_form: str = setting(
         "channel-first",
-        choice("channel-first", "recipient-first"),
+        kinds.choice("channel-first", "recipient-first"),
         "How the prompt spells past function calls: `<|channel|>… to=f`, or ` to=f<|channel|>…`.",
     )
 
@@ -180,7 +166,7 @@ class AnswerSettings:
 class ToolSettings:
     browser: str | None = setting(
         None,
-        optional(text("BACKEND")),
+        kinds.text("BACKEND"),
         "Where the browser tool searches: `exa`, `local:DIR`, `searxng:URL` or `off`. "
         "Unset: `exa` where `EXA_API_KEY` is set, else `off`.",
         common=True,
@@ -188,48 +174,50 @@ class ToolSettings:
     )
     python: str = setting(
         "auto",
-        choice("auto", "bubblewrap", "docker", "unsafe-local", "off"),
+        kinds.choice("auto", "bubblewrap", "docker", "unsafe-local", "off"),
         "The sandbox of the python tool. `auto` picks one that works here, but never `unsafe-local`.",
         common=True,
     )
     python_image: str | None = setting(
         None,
-        optional(text("IMAGE")),
+        kinds.text("IMAGE"),
         "The image of the python tool's docker sandbox, with `python3` and ipykernel in it; `none` is "
         "`quay.io/jupyter/scipy-notebook`.",
     )
-    python_timeout: float = setting(120.0, duration(), "How long one call of the python tool may run.")
+    python_timeout: float = setting(120.0, kinds.duration(), "How long one call of the python tool may run.")
     python_memory: int | None = setting(
         None,
-        optional(size()),
+        kinds.size(),
         "The memory of the python tool's kernels and files, of all conversations together; `none` is a "
         "quarter of the machine's.",
     )
     python_max_sessions: int = setting(
         64,
-        whole("COUNT", 1),
+        kinds.whole("COUNT", 1),
         "How many conversations and containers may hold python's state; any more get 429.",
     )
-    python_max_sessions_per_client: int = setting(32, whole("COUNT", 1), "The same for one client.")
+    python_max_sessions_per_client: int = setting(32, kinds.whole("COUNT", 1), "The same for one client.")
     mcp: tuple[str, ...] = setting(
         (),
-        names("NAME=URL"),
+        kinds.names("NAME=URL"),
         "An MCP server that requests may use by its label; a URL or a command; repeatable.",
         secret="url",
     )
     mcp_timeout: float = setting(
         120.0,
-        duration(),
+        kinds.duration(),
         "How long one call of an MCP server's tool may run, for the operator's and the requests' servers.",
     )
     tool_server: tuple[str, ...] = setting(
         (),
-        names("URL"),
+        kinds.names("URL"),
         "An MCP server whose browser, python or container replaces the built-in one; repeatable.",
         secret="url",
     )
     allow_private_hosts: bool = setting(
-        False, switch(), "Whether requests may make tools reach private and local addresses. For a lab only."
+        False,
+        kinds.switch(),
+        "Whether requests may make tools reach private and local addresses. For a lab only.",
     )
 
 
@@ -278,18 +266,11 @@ class Configuration:
 
 
 def read_configuration(given: Mapping[str, Any], environ: Mapping[str, str]) -> Configuration:
-    """The settings of a command line (`vars` of its namespace), an environment and a configuration file.
-
-    The command line wins over the environment, and the environment over the file.
-    """
+    """The settings of a command line (its `vars`), else of an environment, else of the file."""
     values, sources = read_values(OPTIONS, given, environ)
     settings = Settings(**values)
     rows_of_models(settings.models, OPTIONS)  # a wrong row is told before anything starts
     return Configuration(settings, sources)
-
-
-def read_settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
-    return read_configuration(given, environ).settings
 
 
 def misspelt_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:

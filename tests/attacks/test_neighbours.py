@@ -20,7 +20,7 @@ from tests.doubles.apis.keyed import ALICE, MALLORY
 from tests.doubles.attacked import Attacked, attacked, withstands
 from tests.doubles.commands import final, script
 from tests.doubles.ops.certificates import write_certificate
-from tests.ops.logs.test_logs import test_no_level_writes_keys_and_prompts_of_a_websocket  # noqa: F401
+from tests.ops.logs.test_logs import test_no_level_writes_keys_and_prompts  # noqa: F401
 from tests.tools.test_fair_threads import test_slow_pages_of_one_owner_do_not_hold_up_the_pages_of_others  # noqa: F401
 from tests.toolset.test_toolset import test_a_tool_server_that_starts_later  # noqa: F401
 

@@ -4,8 +4,8 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from gpt_oss_server.cli.main import main
 from gpt_oss_server.settings import Settings
 from tests.batches.test_batches import ANSWER, Recording, line, wait_for_answers
 from tests.doubles.serving import scripted, serving
+from tests.doubles.waiting import wait_until
 
 
 def asked(folder: Path, url: str, *lines: object) -> tuple[str, ...]:
@@ -32,13 +33,25 @@ def statuses(folder: Path) -> dict[str, int]:
     return named
 
 
-def begun(words: Sequence[str]) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "gpt_oss_server", *words],
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs ignore it
-    )
+@contextmanager
+def begun(
+    folder: Path, engine: Any
+) -> Iterator[tuple["subprocess.Popen[str]", tuple[str, ...], openai.OpenAI, str]]:
+    """A command whose batch has its first answers, its words, a client, and the batch's id."""
+    with (
+        serving(engine, Settings(batch_concurrent=2)) as url,
+        openai.OpenAI(base_url=url, api_key="none") as client,
+    ):
+        words = asked(folder, url, *(line(f"r{number}") for number in range(12)))
+        with subprocess.Popen(
+            [sys.executable, "-m", "gpt_oss_server", *words],
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs ignore it
+        ) as process:
+            batch = wait_until(lambda: client.batches.list().data)[0]
+            wait_for_answers(client, batch)
+            yield process, words, client, batch.id
 
 
 def test_what_the_file_answers_is_not_asked_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,39 +75,20 @@ def test_what_the_file_answers_is_not_asked_again(tmp_path: Path, capsys: pytest
 
 def test_an_interrupted_command_waits_again_for_the_same_batch(tmp_path: Path) -> None:
     engine = Recording(scripted(ANSWER, tokens_per_second=6))
-    with (
-        serving(engine, Settings(batch_concurrent=2)) as url,
-        openai.OpenAI(base_url=url, api_key="none") as client,
-    ):
-        words = asked(tmp_path, url, *(line(f"r{number}") for number in range(12)))
-        first = begun(words)
-        until = time.monotonic() + 60
-        while not (batches := client.batches.list().data):
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        wait_for_answers(client, batches[0])
+    with begun(tmp_path, engine) as (first, words, client, batch):
         first.send_signal(signal.SIGINT)
         _, told = first.communicate(timeout=60)
         assert (first.returncode, (tmp_path / "out.jsonl").exists()) == (130, False)
-        assert f"The server goes on with {batches[0].id}." in told
+        assert f"The server goes on with {batch}." in told
         assert main(words) == 0
         assert (len(statuses(tmp_path)), len(engine.samplings)) == (12, 12)
         assert len(client.batches.list().data) == 1
 
 
-def test_a_cancelled_batch_is_continued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    engine = scripted(ANSWER, tokens_per_second=6)
-    with (
-        serving(engine, Settings(batch_concurrent=2)) as url,
-        openai.OpenAI(base_url=url, api_key="none") as client,
-    ):
-        words = asked(tmp_path, url, *(line(f"r{number}") for number in range(12)))
-        with begun(words) as first:
-            while not (batches := client.batches.list().data):
-                time.sleep(0.05)
-            wait_for_answers(client, batches[0])
-            client.batches.cancel(batches[0].id)
-            _, told = first.communicate(timeout=60)
+def test_a_cancelled_batch_is_continued(tmp_path: Path) -> None:
+    with begun(tmp_path, scripted(ANSWER, tokens_per_second=6)) as (first, words, client, batch):
+        client.batches.cancel(batch)
+        _, told = first.communicate(timeout=60)
         assert first.returncode == 1
         assert "The batch is cancelled." in told
         assert 0 < len(statuses(tmp_path)) < 12

@@ -14,7 +14,7 @@ from gpt_oss_server.cli.server.greeting import greeting
 from gpt_oss_server.settings import OPTIONS, Settings
 from inference.engine import EngineInfo
 from tests.doubles.commands import run, script
-from tests.doubles.serving import scripted, serving
+from tests.doubles.serving import HELLO, scripted, serving
 from tests.doubles.tools.web_servers import Answer, serve
 
 
@@ -148,10 +148,9 @@ def test_what_is_no_terminal_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -
     assert "\n  Model    tiny, a demo model that knows next to nothing: 7 layers on cpu\n" in shown
 
 
-HELLO = "<|channel|>final<|message|>Hello!<|return|>"
-
-
-def test_a_trace_is_saved_or_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_is_saved_or_printed_and_an_unknown_one_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "trace.json"
     with serving(scripted(HELLO)) as url:
         response = httpx.post(f"{url}/responses", json={"input": "Hi"}).json()
@@ -159,14 +158,10 @@ def test_a_trace_is_saved_or_printed(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert str(path) in capsys.readouterr().err
         assert main(["trace", response["id"], "--url", url]) == 0
         printed = json.loads(capsys.readouterr().out)
+        assert main(["trace", "resp_unknown", "--url", url]) == 1
+        assert "No trace of the response" in capsys.readouterr().err
     assert printed == json.loads(path.read_text())
     assert printed["responses"][0]["response"]["id"] == response["id"]
-
-
-def test_an_unknown_response_has_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(scripted(HELLO)) as url:
-        assert main(["trace", "resp_unknown", "--url", url]) == 1
-    assert "No trace of the response" in capsys.readouterr().err
 
 
 def test_a_site_that_is_no_api(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,10 @@ import pytest
 from gpt_oss_server.cli.launch.clients import CLIENTS
 from gpt_oss_server.cli.line.flags import flags_in
 from gpt_oss_server.cli.parser import build_parser
-from gpt_oss_server.settings import read_settings
+from gpt_oss_server.settings import read_configuration
 from tests.doubles.commands import ANSWER, refused, run, script, terminal
 from tests.doubles.server_process import answers, free_port, serving
+from tests.doubles.waiting import wait_until
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
 # Prints where it was pointed at, its own words, and an answer of the model.
@@ -91,13 +91,6 @@ def gone(url: object) -> bool:
     return not answers(str(url) + "/models")
 
 
-def await_end(url: str) -> None:
-    ended = time.monotonic() + 60
-    while not gone(url):
-        assert time.monotonic() < ended
-        time.sleep(0.05)
-
-
 def test_a_client_gets_a_server_of_its_own_which_ends_with_it(tmp_path: Path) -> None:
     words = ("-m", script(tmp_path, ANSWER), "--key", "secret", "--", "--keep", "a b")
     done = run("launch", "qwen", *words, env={"HTTP_PROXY": "http://127.0.0.1:9"})
@@ -142,7 +135,7 @@ def test_a_server_that_is_kept_is_found_by_the_next_client(tmp_path: Path) -> No
         assert second.stderr.startswith(few)
     finally:
         os.kill(int(process[2]), signal.SIGTERM)
-    await_end(process[1])
+    wait_until(lambda: gone(process[1]))
 
 
 def test_ctrl_c_is_the_clients_alone(tmp_path: Path) -> None:
@@ -174,9 +167,8 @@ def test_a_signal_ends_the_client_and_its_server(tmp_path: Path) -> None:
 def test_a_client_that_stops_itself_gives_the_terminal_back_until_it_continues(tmp_path: Path) -> None:
     with terminal("claude", "-m", script(tmp_path, ANSWER), "--", "stop", command="launch") as screen:
         screen.shows("Hello!.*\n")
-        stat, ended = Path(f"/proc/{screen.process.pid}/stat"), time.monotonic() + 60
-        while stat.read_text().rpartition(") ")[2][0] != "T":
-            assert time.monotonic() < ended
+        stat = Path(f"/proc/{screen.process.pid}/stat")
+        wait_until(lambda: stat.read_text().rpartition(") ")[2][0] == "T")
         screen.process.send_signal(signal.SIGCONT)
         screen.shows("continued Hello!")
         assert screen.process.wait(60) == 7
@@ -187,9 +179,7 @@ def test_ctrl_c_while_the_model_loads_ends_the_server(tmp_path: Path) -> None:
     model, port = f"scripted:{tmp_path / 'script.json'}", os.environ["GPT_OSS_SERVER_PORT"]
     with terminal("codex", "-m", model, "--keep", command="launch") as screen:
         screen.shows("Waiting for scripted")
-        ended = time.monotonic() + 60
-        while not answers(f"http://127.0.0.1:{port}/live"):
-            assert time.monotonic() < ended
+        wait_until(lambda: answers(f"http://127.0.0.1:{port}/live"))
         screen.press("\x03")
         assert screen.process.wait(60) == 130
     assert gone(f"http://127.0.0.1:{port}/v1")
@@ -251,8 +241,9 @@ def test_all_flags_of_a_server_reach_the_one_that_is_started(tmp_path: Path) -> 
     flags += ["--config", str(tmp_path / "more.toml")]
     given = vars(build_parser().parse_args(["launch", "codex", *flags]))
     again = vars(build_parser().parse_args(["serve", *flags_in(given)]))
-    settings = read_settings(again, {})
-    assert settings == read_settings(vars(build_parser().parse_args(["serve", *flags])), {})
+    settings = read_configuration(again, {}).settings
+    own = vars(build_parser().parse_args(["serve", *flags]))
+    assert settings == read_configuration(own, {}).settings
     assert (settings.websocket, settings.max_concurrent) == (False, 3)
 
 
@@ -261,7 +252,7 @@ def test_a_launcher_that_is_killed_takes_its_server_along(tmp_path: Path) -> Non
     with terminal("claude", "-m", script(tmp_path, ANSWER), "--", "wait", command="launch") as screen:
         seen = screen.shows("Hello!.*\n")
         screen.process.kill()
-    await_end(json.loads(seen[seen.index("{") :])["url"])
+    wait_until(lambda: gone(json.loads(seen[seen.index("{") :])["url"]))
 
 
 @needs_proc

@@ -11,7 +11,7 @@ from gpt_oss_server.cli.line.corrections import corrected, expanded
 from gpt_oss_server.cli.line.flags import settle_words
 from gpt_oss_server.cli.parser import build_parser
 from gpt_oss_server.models.limits import least_context
-from gpt_oss_server.settings import Settings, read_settings
+from gpt_oss_server.settings import Settings, read_configuration
 from tests.doubles.commands import ANSWER, refused, run, script
 
 NEVER = "serve --model ./never/looked/at --port 0"
@@ -169,7 +169,7 @@ def settings_of(line: str) -> Settings:
     parsed, further = PARSER.parse_known_args(shlex.split(line))
     args = vars(parsed)
     settle_words(args, further)
-    return read_settings(args, {})
+    return read_configuration(args, {}).settings
 
 
 @pytest.mark.parametrize(

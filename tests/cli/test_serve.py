@@ -11,7 +11,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -27,7 +27,8 @@ from gpt_oss_server.cli.server.http_server import listen
 from gpt_oss_server.cli.terminal.console import CommandLineError
 from tests.doubles.commands import ANSWER, COMMAND, script, terminal
 from tests.doubles.processes.forked import Command
-from tests.doubles.server_process import serving
+from tests.doubles.server_process import answers, serving
+from tests.doubles.waiting import wait_until
 from tests.tools.python.conftest import bubblewrap
 from tools.addresses import is_of_this_machine
 
@@ -63,10 +64,9 @@ def test_it_serves_when_nothing_reads_its_output(tmp_path: Path, reader: str) ->
     pid = tmp_path / "pid"
     words = ["bash", "-c", f"(echo $BASHPID > {pid}; exec {own}) {reader}"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
-        wait_for(f"http://127.0.0.1:{port}/v1/models")
+        wait_until(lambda: answers(f"http://127.0.0.1:{port}/v1/models"))
         os.kill(int(pid.read_text()), signal.SIGINT)
-        assert process.stderr is not None
-        assert "Traceback" not in process.stderr.read()
+        assert "Traceback" not in process.communicate()[1]
 
 
 @contextmanager
@@ -81,20 +81,10 @@ def loading(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, ThreadPo
         ThreadPoolExecutor(1) as others,
     ):
         try:
-            wait_for(f"http://127.0.0.1:{port}/health")
+            wait_until(lambda: answers(f"http://127.0.0.1:{port}/health"))
             yield process, f"http://127.0.0.1:{port}", others
         finally:
             process.kill()
-
-
-def wait_for(url: str) -> None:
-    patience = time.monotonic() + 60
-    while True:
-        with suppress(httpx.TransportError):
-            if httpx.get(url).status_code == 200:
-                return
-        assert time.monotonic() < patience, "the server does not answer"
-        time.sleep(0.1)
 
 
 def test_health_answers_while_the_model_loads_and_requests_wait_for_it(tmp_path: Path) -> None:
@@ -121,19 +111,16 @@ def test_a_signal_while_the_model_loads_ends_it_immediately(tmp_path: Path, sent
         waiting = others.submit(httpx.post, f"{url}/v1/responses", json={"input": "x"}, timeout=60)
         time.sleep(0.5)
         process.send_signal(sent)
-        assert process.wait(20) in (-sent, 128 + sent)
+        assert "Traceback" not in process.communicate(timeout=20)[1]
+        assert process.returncode in (-sent, 128 + sent)
         assert waiting.result().status_code == 503
-        assert process.stderr is not None
-        assert "Traceback" not in process.stderr.read()
 
 
 def test_a_model_that_does_not_load_ends_the_server_with_the_reason(tmp_path: Path) -> None:
     with loading(tmp_path) as (process, _, _):
         (tmp_path / "script.json").write_text("no script")
-        assert process.wait(20) == 1
-        assert process.stderr is not None
-        output = process.stderr.read()
-        assert ("script.json" in output, "Traceback" in output) == (True, False)
+        _, errors = process.communicate(timeout=20)
+        assert (process.returncode, "script.json" in errors, "Traceback" in errors) == (1, True, False)
 
 
 def test_after_ctrl_c_a_stream_may_finish(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """A server to attack: in a process of its own within a hard limit of memory, probed for its health meanwhile.
 
-`attacked` starts one for a test. `under_probe` asks for its health every 50 ms and returns the longest wait
-and the memory that it took. `withstands` compares that wait, and the rate of another client's stream, with
-those before the attack. The figures of all attacks are printed as one table (tests/attacks/conftest.py).
+`withstands` compares the longest wait, and the rate of another client's stream, with those before the attack.
+The figures of all attacks are printed as one table (tests/attacks/conftest.py).
 """
 
 import os

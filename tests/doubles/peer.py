@@ -1,7 +1,6 @@
 """The public reference server, downloaded from the package index once, with a model that replays tokens.
 
-Run as a program, this module serves it as published, with the same uvicorn options as gpt-oss-server;
-stand-ins replace modules that it imports for its tools but does not use here.
+Run as a program, this module serves it as published, with stand-ins for modules that it does not need.
 """
 
 import importlib.machinery

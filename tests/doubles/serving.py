@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,9 +18,10 @@ from gpt_oss_server.http.connections.socket_protocol import SocketProtocol
 from gpt_oss_server.settings import Settings
 from inference.backends.script_file import parse_script
 from inference.backends.scripted import ScriptedEngine
-from tests.doubles.waiting import until_found
+from tests.doubles.waiting import until_found, wait_until
 
 VOCABULARY = 201_088
+HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 
 
 def scripted(*turns: object, **options: object) -> ScriptedEngine:
@@ -56,11 +56,8 @@ def serving(
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:
-        deadline = time.monotonic() + 20
-        while not server.started:
-            assert thread.is_alive(), "the server did not start"
-            assert time.monotonic() < deadline, "the server did not start in 20 s"
-            time.sleep(0.01)
+        wait_until(lambda: server.started or not thread.is_alive(), "the server does not start")
+        assert thread.is_alive(), "the server did not start"
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
     finally:
         server.should_exit = True

@@ -6,14 +6,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.stores.base import (
-    Append,
-    ConversationPart,
-    Responses,
-    Store,
-    StoredConversation,
-    StoredResponse,
-)
+from gpt_oss_server.stores import base
 from gpt_oss_server.stores.chain import Addition, Position
 from gpt_oss_server.stores.memory.connection import ConnectionStore
 from gpt_oss_server.stores.sql.database import Database, Row, Transaction, Value, Work
@@ -25,8 +18,8 @@ def segment(text: str, *, tokens: int = 3) -> Segment:
     return Segment("user", tuple(range(tokens)), text=text)
 
 
-def stored(response_id: str, *, text: str = "", tokens: int = 3) -> StoredResponse:
-    return StoredResponse(
+def stored(response_id: str, *, text: str = "", tokens: int = 3) -> base.StoredResponse:
+    return base.StoredResponse(
         response={"id": response_id, "object": "response", "output": [], "text": text},
         input_items=({"id": "msg_1", "type": "message", "role": "user", "content": []},),
         added=Addition((Segment("user", tuple(range(tokens))),), {"call_1": "functions.f"}),
@@ -43,11 +36,11 @@ def turn(
     recipients: dict[str, str] | None = None,
     approvals: dict[str, tuple[str, str]] | None = None,
     answered: tuple[str, ...] = (),
-) -> StoredResponse:
+) -> base.StoredResponse:
     """A response whose turn adds these segments, by default one with the response's id as its text."""
     added = Addition(tuple(segments) or (segment(response_id),), recipients or {}, approvals or {}, answered)
     response = {"id": response_id, "output": [], "store": True}
-    return StoredResponse(response, parent=parent, added=added, session="session")
+    return base.StoredResponse(response, parent=parent, added=added, session="session")
 
 
 def item(item_id: str, text: str = "") -> dict[str, Any]:
@@ -55,19 +48,19 @@ def item(item_id: str, text: str = "") -> dict[str, Any]:
     return {"id": item_id, "type": "message", "role": "user", "content": content}
 
 
-def conversation(conversation_id: str) -> StoredConversation:
-    return StoredConversation(conversation_id, 1_000, {"topic": "demo"})
+def conversation(conversation_id: str) -> base.StoredConversation:
+    return base.StoredConversation(conversation_id, 1_000, {"topic": "demo"})
 
 
-def part(*item_ids: str, tokens: int = 3) -> ConversationPart:
-    return ConversationPart(
+def part(*item_ids: str, tokens: int = 3) -> base.ConversationPart:
+    return base.ConversationPart(
         tuple(map(item, item_ids)), Addition((segment(" ".join(item_ids), tokens=tokens),))
     )
 
 
-def append(conversation_id: str, *parts: ConversationPart) -> Append:
+def append(conversation_id: str, *parts: base.ConversationPart) -> base.Append:
     numbers = count(1)
-    return Append(conversation_id, parts, lambda item: f"{item['id']}_again_{next(numbers)}")
+    return base.Append(conversation_id, parts, lambda item: f"{item['id']}_again_{next(numbers)}")
 
 
 def known(value: T | None) -> T:
@@ -75,21 +68,21 @@ def known(value: T | None) -> T:
     return value
 
 
-async def put_turns(store: Responses, **parents: str | None) -> None:
+async def put_turns(store: base.Responses, **parents: str | None) -> None:
     """Stores a turn of each name, as a child of the response that has the name of its parent."""
     for name, parent in parents.items():
         await store.put(turn(name, parent and await position(store, parent)))
 
 
-async def texts(store: Responses, response_id: str) -> list[str | None]:
+async def texts(store: base.Responses, response_id: str) -> list[str | None]:
     return [segment.text for segment in known(await store.history(response_id)).segments]
 
 
-async def position(store: Responses, response_id: str) -> Position | None:
+async def position(store: base.Responses, response_id: str) -> Position | None:
     return known(await store.history(response_id)).position
 
 
-async def ids(store: Store, conversation_id: str) -> list[str]:
+async def ids(store: base.Store, conversation_id: str) -> list[str]:
     parts = known(await store.conversation_parts(conversation_id))
     return [item["id"] for part in parts for item in part.items]
 

@@ -26,6 +26,15 @@ def waited(look: Callable[[], T], fits: Callable[[T], object], seconds: float = 
     return found
 
 
+def wait_until(holds: Callable[[], T], otherwise: str = "it did not happen") -> T:
+    """The first true result, for a test without an event loop."""
+    deadline = time.monotonic() + _SECONDS
+    while not (found := holds()):
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.01)
+    return found
+
+
 async def until_found(
     look: Callable[[], Awaitable[T]], fits: Callable[[T], object], *, seconds: float = _SECONDS
 ) -> T:

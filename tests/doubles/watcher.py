@@ -1,6 +1,6 @@
 """Watches a server from a process of its own: how long `/health` takes, and when events of a stream arrive.
 
-Arguments: the server's URL, and a key. Writes lines: `health WHEN WAIT`, `event WHEN`, `broken WHEN WHY`.
+Writes lines: `health WHEN WAIT`, `event WHEN`, `broken WHEN WHY`.
 """
 
 import ssl

@@ -16,6 +16,7 @@ from gpt_oss_server.settings import Settings
 from inference.engine import EngineInfo
 from tests.doubles.inference.random_checkpoint import SMALLEST, write_random_checkpoint
 from tests.doubles.inference.tiered import RESTORING_PAYS
+from tests.doubles.observing.figures import Scraped, scraped_at
 from tests.doubles.serving import serving
 
 ANNA, BEN = "sk-anna-0123456789abcdef", "sk-ben-0123456789abcdef"
@@ -48,20 +49,16 @@ def settings(checkpoint: str, folder: Path, **more: Any) -> Settings:
     return Settings(model=checkpoint, device="cpu", cache_dir=str(folder), served_model_name=("*",), **more)
 
 
-def usages(chosen: Settings, *bodies: tuple[str, dict[str, Any]], key: str = "none") -> tuple[list[Any], str]:
+def usages(
+    chosen: Settings, *bodies: tuple[str, dict[str, Any]], key: str = "none"
+) -> tuple[list[Any], Scraped]:
     """The usage of each answer of a server of its own, and its figures after them."""
     engine = inference.load(chosen.model, options=chosen)
     with serving(engine, chosen) as url, httpx.Client(timeout=60) as client:
         client.headers["authorization"] = f"Bearer {key}"
         found = [client.post(f"{url}/{path}", json=body).raise_for_status().json() for path, body in bodies]
-        figures = client.get(f"{url.removesuffix('/v1')}/metrics").text
+        figures = scraped_at(url.removesuffix("/v1"))
     return [each["usage"] for each in found], figures
-
-
-def figure(text: str, name: str) -> float:
-    return sum(
-        float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(f"gpt_oss_{name}")
-    )
 
 
 def test_a_server_that_is_started_again_has_what_the_last_one_read(checkpoint: str, tmp_path: Path) -> None:
@@ -71,12 +68,10 @@ def test_a_server_that_is_started_again_has_what_the_last_one_read(checkpoint: s
     again, figures = usages(chosen, ("responses", BODIES["responses"]))
     cached = again[0]["input_tokens_details"]["cached_tokens"]
     assert again[0]["input_tokens"] - 16 <= cached < again[0]["input_tokens"]
-    assert figure(figures, "cache_restored_from_disk_total") == cached
-    assert figure(figures, "cache_read_bytes_total") > 0
-    assert figure(figures, "cache_disk_bytes") == sum(
-        path.stat().st_size for path in tmp_path.glob("*/*/*.kv")
-    )
-    assert f'model="{Path(checkpoint).name}"' in figures
+    assert figures.own("cache_restored_from_disk_total") == cached
+    assert figures.own("cache_read_bytes_total") > 0
+    assert figures.own("cache_disk_bytes") == sum(path.stat().st_size for path in tmp_path.glob("*/*/*.kv"))
+    assert f'model="{Path(checkpoint).name}"' in figures.text
 
 
 def test_prompts_that_were_warmed_are_restored(checkpoint: str, tmp_path: Path) -> None:
@@ -89,7 +84,7 @@ def test_prompts_that_were_warmed_are_restored(checkpoint: str, tmp_path: Path) 
     assert found[0]["input_tokens_details"]["cached_tokens"] > 80
     assert found[1]["prompt_tokens_details"]["cached_tokens"] > 80
     assert found[2]["cache_read_input_tokens"] > 80
-    assert figure(figures, "cache_restored_from_disk_total") > 240
+    assert figures.own("cache_restored_from_disk_total") > 240
 
 
 CODEX = """#!{python}
@@ -134,7 +129,7 @@ def test_each_owner_has_blocks_of_its_own_that_can_be_deleted(
 
     def restored(key: str) -> bool:
         _, figures = usages(chosen, ("responses", BODIES["responses"]), key=key)
-        return figure(figures, "cache_restored_from_disk_total") > 0
+        return figures.own("cache_restored_from_disk_total") > 0
 
     assert not restored(BEN)
     assert restored(ANNA)

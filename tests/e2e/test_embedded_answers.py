@@ -1,8 +1,4 @@
-"""The embedded model's answers on all three APIs: forms, fixed lengths, and turns that end.
-
-It reasons before its answers in chat completions, and not in responses. Every turn ends by itself, or soon
-after it begins to repeat itself, as over long texts, JSON, several calls and summaries.
-"""
+"""The embedded model's answers on all three APIs: forms, fixed lengths, and turns that end."""
 
 import json
 import re

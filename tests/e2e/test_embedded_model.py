@@ -1,7 +1,6 @@
 """What a first user does with the embedded model, on the built-in engine and on those of other programs.
 
-Sampling is greedy, so that the results repeat. Next to an engine's own API, trial by trial, it prints the
-table of docs/engines.md; the engines' own answers are recorded, not judged.
+Next to an engine's own API, it prints the table of docs/engines.md; the engine's answers are not judged.
 """
 
 import json
@@ -11,13 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from openai import APIStatusError, OpenAI
 from pydantic import BaseModel, ConfigDict
 
+from tests.doubles.apis import api_client
 from tests.doubles.engines.live import KINDS, live_engine
-from tests.doubles.lints import check_stream
 from tests.doubles.server_process import serving
 from tests.tools.python.conftest import needs_bubblewrap
 
@@ -45,12 +43,7 @@ def created(client: OpenAI, given: Any, **more: Any) -> Any:
 
 
 def streamed(client: OpenAI, given: str, **more: Any) -> dict[str, Any]:
-    """The final response of a stream, after a check of every event."""
-    request = {"input": given, "stream": True, **OPTIONS, **more}
-    with httpx.stream("POST", f"{client.base_url}responses", json=request, timeout=120) as answer:
-        assert answer.status_code == 200, answer.read()
-        lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
-    return check_stream([json.loads(line.removeprefix("data: ")) for line in lines])
+    return api_client.streamed(client, **{"input": given, **OPTIONS, **more})
 
 
 def calls_of(response: Any) -> list[tuple[str, Any]]:

@@ -14,6 +14,7 @@ from gpt_oss_server.cli.server.greeting import greeting
 from gpt_oss_server.harmony.encoding import MESSAGE
 from gpt_oss_server.settings import Settings
 from inference.options import EngineOptions
+from tests.doubles.apis.api_client import APIS
 from tests.doubles.inference.heads import write_repeating_model, write_right_head
 from tests.doubles.inference.random_checkpoint import SMALLEST, write_random_checkpoint
 from tests.doubles.serving import serving
@@ -96,12 +97,8 @@ def test_a_full_server_is_a_503_before_a_stream_starts(url: str) -> None:
     with ExitStack() as streams:
         for _ in range(4):
             streams.enter_context(httpx.stream("POST", f"{url}/responses", json=endless, timeout=60))
-        for path, body in (
-            ("/responses", endless),
-            ("/chat/completions", {"messages": [{"role": "user", "content": "x"}], "stream": True}),
-            ("/completions", {"prompt": "x", "stream": True}),
-        ):
-            refused = httpx.post(url + path, json=body, timeout=60)
+        for path, body in APIS.items():
+            refused = httpx.post(url + path, json={**body, "stream": True}, timeout=60)
             assert refused.status_code == 503
             assert int(refused.headers["retry-after"]) >= 1
             error = refused.json()["error"]

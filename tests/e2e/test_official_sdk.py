@@ -7,22 +7,10 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
+from tests.doubles.apis import client_tools as kinds
 from tests.doubles.apis.api_client import client_of
 from tests.doubles.apis.asking import FINAL, NEXT
 from tests.doubles.apis.asking import call as called
-from tests.doubles.apis.client_tools import (
-    COMMANDS,
-    CRM,
-    CUSTOM,
-    EDIT,
-    LOCAL,
-    OSLO,
-    PARIS,
-    PATCH,
-    SHELL,
-    TOOL,
-    UPDATE,
-)
 from tests.doubles.apis.searched_tools import CALLS as ORDERS
 from tests.doubles.apis.searched_tools import FINDS, TOOLS
 from tests.doubles.lints import check_stream
@@ -94,10 +82,10 @@ def test_the_sdks_own_accumulator_resumes_a_background_stream() -> None:
 
 
 TURNS = [
-    {"when": "say patch", "text": called("functions.apply_patch", PATCH, kind=" code")},
-    {"when": "say shell", "text": called("functions.shell", COMMANDS)},
-    {"when": "say update", "text": called("functions.apply_patch", UPDATE)},
-    {"when": "say both", "text": OSLO + NEXT + PARIS},
+    {"when": "say patch", "text": called("functions.apply_patch", kinds.PATCH, kind=" code")},
+    {"when": "say shell", "text": called("functions.shell", kinds.COMMANDS)},
+    {"when": "say update", "text": called("functions.apply_patch", kinds.UPDATE)},
+    {"when": "say both", "text": kinds.OSLO + NEXT + kinds.PARIS},
     {"when": "functions.tool_search to=assistant", "text": ORDERS},
     {"when": "say search", "text": FINDS},
     FINAL.format("Done."),
@@ -125,11 +113,11 @@ def streamed(client: OpenAI, word: str, **body: Any) -> Any:
 
 
 def test_a_custom_tool_s_loop(client: OpenAI) -> None:
-    first = streamed(client, "patch", tools=[CUSTOM])
+    first = streamed(client, "patch", tools=[kinds.CUSTOM])
     (item,) = first.output
-    assert (item.type, item.input) == ("custom_tool_call", PATCH)
+    assert (item.type, item.input) == ("custom_tool_call", kinds.PATCH)
     output: Any = {"type": "custom_tool_call_output", "call_id": item.call_id, "output": "Done!"}
-    tools: Any = [CUSTOM]
+    tools: Any = [kinds.CUSTOM]
     [again] = client.responses.create(previous_response_id=first.id, input=[output], tools=tools).output
     # The script matches the whole prompt, which still contains the word.
     assert again.type == "custom_tool_call"
@@ -137,16 +125,16 @@ def test_a_custom_tool_s_loop(client: OpenAI) -> None:
 
 
 def test_shells_and_patches(client: OpenAI) -> None:
-    (shell,) = streamed(client, "shell", tools=[SHELL]).output
+    (shell,) = streamed(client, "shell", tools=[kinds.SHELL]).output
     assert (shell.type, shell.action.commands) == ("shell_call", ["ls", "pwd"])
-    (patch,) = streamed(client, "update", tools=[EDIT]).output
+    (patch,) = streamed(client, "update", tools=[kinds.EDIT]).output
     assert (patch.type, patch.operation.path) == ("apply_patch_call", "a.py")
 
 
 def test_parallel_calls(client: OpenAI) -> None:
-    calls = streamed(client, "both", tools=[TOOL], parallel_tool_calls=True).output
+    calls = streamed(client, "both", tools=[kinds.TOOL], parallel_tool_calls=True).output
     assert [json.loads(item.arguments)["c"] for item in calls] == ["Oslo", "Paris"]
-    assert len(streamed(client, "both", tools=[TOOL], parallel_tool_calls=False).output) == 1
+    assert len(streamed(client, "both", tools=[kinds.TOOL], parallel_tool_calls=False).output) == 1
 
 
 def test_a_search_for_tools(client: OpenAI) -> None:
@@ -156,6 +144,6 @@ def test_a_search_for_tools(client: OpenAI) -> None:
 
 
 def test_every_kind_of_tool_is_echoed_in_a_form_that_the_sdk_reads(client: OpenAI) -> None:
-    tools: Any = [CUSTOM, CRM, LOCAL, SHELL, TOOL, {"type": "tool_search"}]
+    tools: Any = [kinds.CUSTOM, kinds.CRM, kinds.LOCAL, kinds.SHELL, kinds.TOOL, {"type": "tool_search"}]
     response = client.responses.create(model="scripted", input="Hello", tools=tools)
     assert [tool.type for tool in response.tools] == [tool["type"] for tool in tools]

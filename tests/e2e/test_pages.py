@@ -21,25 +21,12 @@ import pytest
 from openai import OpenAI
 
 from tests.doubles.commands import run, run_script
-from tests.doubles.pages.blocks import (
-    ADDRESS,
-    ROOT,
-    RUN_ELSEWHERE,
-    SHELLS,
-    Block,
-    blocks,
-    blocks_of,
-    commands,
-    run_curl,
-    run_python,
-    shared_names,
-    with_shown,
-    words_of,
-)
+from tests.doubles.pages import blocks as pages
+from tests.doubles.pages.blocks import ROOT, Block, commands, run_curl, run_python, words_of
 from tests.doubles.server_process import Served, serving
 from tests.tools.python.conftest import needs_bubblewrap
 
-RUN = [each for each in blocks() if each.page not in RUN_ELSEWHERE and each.reason is None]
+RUN = [each for each in pages.blocks() if each.page not in pages.RUN_ELSEWHERE and each.reason is None]
 PYTHON = [each for each in RUN if each.language == "python" and not each.page.startswith("docs/clients/")]
 OF_THE_SDK = [each for each in RUN if str(each).startswith("docs/clients/openai-sdk.md")]
 CALLS = ("curl ", "gpt-oss-server trace ", "gpt-oss-server config")
@@ -71,7 +58,7 @@ def response_id(talking: Served) -> str:
 COMMANDS = [
     (block, command)
     for block in RUN
-    if block.language in SHELLS
+    if block.language in pages.SHELLS
     for command in commands(block)
     if command.startswith(CALLS) and "https" not in command
 ]
@@ -81,7 +68,7 @@ COMMANDS = [
 def test_the_command_succeeds(
     block: Block, command: str, talking: Served, response_id: str, tmp_path: Path
 ) -> None:
-    _, words = words_of(command.replace(ADDRESS, talking.url).replace(ID, response_id))
+    _, words = words_of(command.replace(pages.ADDRESS, talking.url).replace(ID, response_id))
     if words[:2] == ["gpt-oss-server", "trace"] and words[2] != "show":
         words += ["--url", talking.url]
     made = tmp_path / "trace.json"
@@ -100,7 +87,7 @@ def test_the_python_runs(block: Block, talking: Served, response_id: str) -> Non
     if "server.crt" in block.code:
         pytest.skip("test_the_page_on_certificates runs it")
     client = OpenAI(base_url=talking.api, api_key="any")
-    with shared_names(client=client, response_id=response_id) as names, client:
+    with pages.shared_names(client=client, response_id=response_id) as names, client:
         printed = run_python(block, talking, names)
     if block.page == "docs/reference/python-api.md":
         shown = re.search(r"^# prints: (.*)\Z", block.code.rstrip(), re.MULTILINE | re.DOTALL)
@@ -159,8 +146,8 @@ def test_each_block_prints_what_its_page_shows(
 ) -> None:
     if page in ("tutorial", "python-tool"):
         needs_bubblewrap()
-    with shared_names() as names:
-        for block, shown in with_shown(f"docs/{page}.md"):
+    with pages.shared_names() as names:
+        for block, shown in pages.with_shown(f"docs/{page}.md"):
             if page != "tutorial" and block.language != "python":
                 continue
             printed = typed(block, served, scripted, names)
@@ -171,7 +158,7 @@ def test_each_block_prints_what_its_page_shows(
 
 
 def test_the_commands_of_readme_and_greeting_are_answered(scripted: Served) -> None:
-    codes = [block.code for block in blocks_of("README.md") if block.language == "bash"]
+    codes = [block.code for block in pages.blocks_of("README.md") if block.language == "bash"]
     answer = run_curl(next(code for code in codes if code.startswith("curl ")), scripted)
     assert answer
     assert not answer.startswith("{")

@@ -17,6 +17,7 @@ from tests.doubles.apis.api_client import Api, events_in
 from tests.doubles.lints import check_stream
 from tests.doubles.postgres import running_postgres
 from tests.doubles.serving import scripted
+from tests.doubles.waiting import until_found
 
 LAST = r"((?!<\|start\|>)[\s\S])*<\|start\|>assistant$"
 SEARCH = '<|channel|>analysis to=browser.search code<|message|>{"query":"fjord"}<|call|>'
@@ -161,8 +162,7 @@ async def test_any_server_stops_a_run_of_any_other(how: str, tmp_path: Path) -> 
         assert await here.get(f"/responses/{running['id']}") == cancelled
     else:
         await there.delete(f"/responses/{running['id']}")
-        async with asyncio.timeout(10):  # the server that runs it learns of the deletion soon
-            while (await here.client.get(f"/responses/{running['id']}")).status_code != 404:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        place = f"/responses/{running['id']}"  # the server that runs it learns of the deletion soon
+        await until_found(lambda: here.client.get(place), lambda found: found.status_code == 404)
     assert here.engine.active == 0
     await close(here, there)

@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from openai import NotFoundError, OpenAI
 
 from gpt_oss_server.settings import Settings
-from tests.doubles.lints import check_stream
-from tests.doubles.serving import scripted, serving
+from tests.doubles.apis import api_client
+from tests.doubles.apis.api_client import streamed
+from tests.doubles.apis.asking import call as called
 from tests.doubles.tools.echo_server import Seen
 from tests.doubles.tools.echo_server import serving as serving_mcp
 from tests.tools.python.conftest import needs_bubblewrap
@@ -25,36 +25,20 @@ OUTPUTS: Any = ["code_interpreter_call.outputs"]
 
 
 def python(code: str) -> str:
-    return f"<|channel|>analysis to=python code<|message|>{code}<|call|>"
+    return called("python", code, kind=" code", channel="analysis")
 
 
 def shell(*commands: str) -> str:
-    body = json.dumps({"commands": commands})
-    return f"<|channel|>commentary to=shell.exec <|constrain|>json<|message|>{body}<|call|>"
+    return called("shell.exec", json.dumps({"commands": commands}))
 
 
 def echo(text: str) -> str:
-    body = json.dumps({"text": text})
-    return f"<|channel|>commentary to=echoes.echo <|constrain|>json<|message|>{body}<|call|>"
+    return called("echoes.echo", json.dumps({"text": text}))
 
 
-@contextmanager
-def client_of(*turns: object, **settings: Any) -> Iterator[OpenAI]:
+def client_of(*turns: object, **settings: Any) -> AbstractContextManager[OpenAI]:
     given = Settings(**{"python": "off", "browser": "off", **settings})
-    with (
-        serving(scripted(*turns), given) as url,
-        OpenAI(base_url=url, api_key="unused", max_retries=0, timeout=90) as client,
-    ):
-        yield client
-
-
-def streamed(client: OpenAI, **body: Any) -> dict[str, Any]:
-    """The final response of a stream, after a check of every event on the wire."""
-    request = {"input": "Go.", "stream": True, **body}
-    with httpx.stream("POST", f"{client.base_url}responses", json=request, timeout=90) as answer:
-        assert answer.status_code == 200, answer.read()
-        lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
-    return check_stream([json.loads(line.removeprefix("data: ")) for line in lines])
+    return api_client.client_of(*turns, settings=given)
 
 
 @pytest.fixture
@@ -114,7 +98,7 @@ def test_three_kinds_of_tools_in_one_response(sandboxed: None, folder: Path, ech
     turns = (SEARCH, python("print(40 * 2)"), echo("80"), ANSWER)
     settings = {"browser": f"local:{folder}", "python": "bubblewrap", "mcp": (f"echoes={echoes}",)}
     with client_of(*turns, **settings) as client:
-        output = streamed(client, tools=[*WEB, *PYTHON, *mcp()])["output"]
+        output = streamed(client, input="Go.", tools=[*WEB, *PYTHON, *mcp()])["output"]
     kinds = ["mcp_list_tools", "web_search_call", "code_interpreter_call", "mcp_call", "message"]
     assert [item["type"] for item in output] == kinds
     assert {item.get("status", "completed") for item in output} == {"completed"}
@@ -124,7 +108,7 @@ def test_a_shell_runs_here_in_the_container_of_python(sandboxed: None) -> None:
     turns = (shell("echo 42 > n", "cat n; exit 3"), python("print(open('n').read())"), ANSWER, ANSWER)
     tools = [{"type": "shell", "environment": {"type": "container_auto"}}, *PYTHON]
     with client_of(*turns, python="bubblewrap") as client:
-        response = streamed(client, tools=tools, include=OUTPUTS)
+        response = streamed(client, input="Go.", tools=tools, include=OUTPUTS)
         call, printed, code, _ = response["output"]
         assert (call["type"], call["action"]["commands"]) == ("shell_call", ["echo 42 > n", "cat n; exit 3"])
         assert (printed["type"], printed["call_id"]) == ("shell_call_output", call["call_id"])
@@ -150,7 +134,7 @@ def test_a_shell_runs_in_a_container_that_is_named(sandboxed: None) -> None:
         client.containers.files.create(container, file=("given.txt", b"a gift"))
         environment = {"type": "container_reference", "container_id": container}
         tools = [{"type": "shell", "environment": environment}]
-        call, printed, _ = streamed(client, tools=tools, tool_choice={"type": "shell"})["output"]
+        call, printed, _ = streamed(client, input="Go.", tools=tools, tool_choice={"type": "shell"})["output"]
         assert call["environment"] == environment
         assert printed["output"][0]["stdout"] == "a gift"
         environment["container_id"] = "cntr_0"

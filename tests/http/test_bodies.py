@@ -1,6 +1,7 @@
 """Bodies of many or odd values, bounded before they are parsed; uploads; and streams that end well or not."""
 
 import asyncio
+import gzip
 import json
 import socket
 import time
@@ -13,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai import OpenAI
 from starlette.requests import Request
-from starlette.types import Message
 
 from gpt_oss_server.errors import BodyTooLarge, InvalidRequest
 from gpt_oss_server.http.body import decode_json
@@ -22,11 +22,11 @@ from gpt_oss_server.http.uploads import read_upload
 from gpt_oss_server.json_values import MAX_VALUES, has_too_many_values, is_larger, without_lone_surrogates
 from gpt_oss_server.settings import Settings
 from inference.engine import Sampling, Step
+from tests.doubles.apis.api_client import APIS, upload_request
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import check_stream
-from tests.doubles.serving import scripted, serving
+from tests.doubles.serving import HELLO, scripted, serving
 
-HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 HOSTILE = st.text(st.sampled_from('",:[]{}\\\\ ab'), max_size=40)
 
 
@@ -150,20 +150,6 @@ def test_a_large_value_is_not_read_to_its_end(large: Any) -> None:
     assert time.thread_time() - start < 0.02
 
 
-BODY = b'{"file_id": "file-1"}'
-
-
-async def test_an_upload_is_read_and_one_that_is_too_large_says_what_to_send() -> None:
-    async def receive() -> Message:
-        return {"type": "http.request", "body": BODY, "more_body": False}
-
-    headers = [(b"content-type", b"application/json"), (b"content-encoding", b"identity")]
-    request = {"type": "http", "headers": headers}
-    assert await read_upload(Request(request, receive), 1_000) == "file-1"
-    with pytest.raises(BodyTooLarge, match=r"larger than 10 bytes\. Send a smaller file\."):
-        await read_upload(Request(request, receive), 10)
-
-
 FINAL = [200005, 17196, 200008, 13225, 0, 200002]  # a channel, a text, the end
 
 
@@ -194,13 +180,10 @@ def test_a_long_prefill_is_kept_alive_by_events_that_clients_count() -> None:
     assert kinds[-1] == "response.completed"
 
 
-CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
-
-
-@pytest.mark.parametrize(("path", "body"), [("chat/completions", CHAT), ("completions", {"prompt": "Hi"})])
-def test_chunks_are_kept_alive_by_comments_that_clients_ignore(path: str, body: dict[str, Any]) -> None:
+@pytest.mark.parametrize("path", ["/chat/completions", "/completions"])
+def test_chunks_are_kept_alive_by_comments_that_clients_ignore(path: str) -> None:
     with serving(SlowToStart(1.5), Settings(keep_alive=0.2)) as url:
-        lines = httpx.post(f"{url}/{path}", json={**body, "stream": True}).text.splitlines()
+        lines = httpx.post(url + path, json={**APIS[path], "stream": True}).text.splitlines()
     assert 2 <= sum(line.startswith(":") for line in lines) <= 8
     assert lines[-2] == "data: [DONE]"
     assert all(line.startswith(("data: ", ": ")) or not line for line in lines)
@@ -224,19 +207,10 @@ def test_a_value_is_one_line_and_the_same_value(text: str) -> None:
     assert json.loads(line) == {"text": text, text: 1}
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("responses", {"input": "Hi"}),
-        ("chat/completions", CHAT),
-        ("completions", {"prompt": "Hi", "max_tokens": 40}),
-    ],
-)
-def test_an_event_is_one_line_for_every_client(path: str, body: dict[str, Any]) -> None:
-    with (
-        serving(scripted(ANSWER)) as url,
-        httpx.stream("POST", f"{url}/{path}", json={**body, "stream": True}) as response,
-    ):
+@pytest.mark.parametrize("path", APIS)
+def test_an_event_is_one_line_for_every_client(path: str) -> None:
+    body = {**APIS[path], "stream": True} | ({"max_tokens": 40} if path == "/completions" else {})
+    with serving(scripted(ANSWER)) as url, httpx.stream("POST", url + path, json=body) as response:
         lines = list(response.iter_lines())  # splits at every line end of Unicode
     data = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
     events = [json.loads(line) for line in data if line != "[DONE]"]
@@ -249,3 +223,70 @@ def _shown(events: list[dict[str, Any]]) -> str:
     texts = [event["delta"] for event in events if event.get("type") == "response.output_text.delta"]
     texts += [choice.get("text") or choice.get("delta", {}).get("content", "") for choice in choices]
     return "".join(texts)
+
+
+BODY = b'{"file_id": "file-1"}'
+
+
+def request(body: bytes = BODY, **headers: str) -> Request:
+    return upload_request(body, **{"content_type": "application/json", **headers})
+
+
+async def test_an_upload_is_read_and_one_that_is_too_large_says_what_to_send() -> None:
+    assert await read_upload(request(content_encoding="identity"), 1_000) == "file-1"
+    with pytest.raises(BodyTooLarge, match=r"larger than 10 bytes\. Send a smaller file\."):
+        await read_upload(request(), 10)
+
+
+FORM = "multipart/form-data; boundary=x"
+
+
+def form(disposition: bytes, content: bytes = b"a,b", before: bytes = b"") -> bytes:
+    head = b"Content-Disposition: " + disposition + b"\r\n\r\n"
+    return before + b"--x\r\n" + head + content + b"\r\n--x--\r\n"
+
+
+@pytest.mark.parametrize(
+    ("disposition", "name"),
+    [
+        (b'form-data; name="file"; filename="data.csv"', "data.csv"),
+        (b"form-data;name=file;filename=data.csv", "data.csv"),
+        ('form-data; name="file"; filename="tides ä; 1.csv"'.encode(), "tides ä; 1.csv"),
+        (b'form-data; name="file"; filename="a\\"b\\\\c"', 'a"b\\c'),
+        (b"form-data; name=file; filename=x; filename*=UTF-8''tides%20%C3%A4.csv", "tides ä.csv"),
+        (b"form-data; name=file; filename*=no-such-set'de'a%20b", "a b"),
+    ],
+)
+async def test_the_name_of_a_file_in_a_form(disposition: bytes, name: str) -> None:
+    field = form(b"form-data; name=purpose", b"assistants").removesuffix(b"--x--\r\n")
+    sent = request(form(disposition, before=field), content_type=FORM)
+    assert await read_upload(sent, 10_000) == (name, b"a,b")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (form(b'form-data; name="file"' + b";" * 9_000), "more than 8,192 bytes of headers"),
+        (b"--x\r\n\r\n\r\n" * 200, "more than 100 parts"),
+        (form(b"form-data; name=other; filename=a"), "no field `file`"),
+    ],
+    ids=["a long head", "many parts", "no file"],
+)
+async def test_a_form_without_a_file_is_explained(body: bytes, why: str) -> None:
+    with pytest.raises(InvalidRequest, match=why):
+        await read_upload(request(body, content_type=FORM), 1_000_000)
+
+
+@pytest.mark.parametrize("header", [b"Content-Transfer-Encoding: base64", b"content-encoding: gzip"])
+async def test_a_file_in_an_encoding_is_refused(header: bytes) -> None:
+    body = form(b"form-data; name=file; filename=a\r\n" + header)
+    with pytest.raises(InvalidRequest, match="is not decoded") as refused:
+        await read_upload(request(body, content_type=FORM), 1_000)
+    assert header.partition(b":")[0].decode().lower() in refused.value.message
+    assert refused.value.param == "file"
+
+
+@pytest.mark.parametrize("kind", ["application/json", FORM])
+async def test_a_compressed_upload_is_refused(kind: str) -> None:
+    with pytest.raises(InvalidRequest, match="content-encoding 'gzip'"):
+        await read_upload(request(gzip.compress(BODY), content_type=kind, content_encoding="gzip"), 1_000)

@@ -20,9 +20,8 @@ from gpt_oss_server.http.connections.limits import ConnectionLimits
 from gpt_oss_server.http.connections.room import gives_way
 from gpt_oss_server.http.connections.sub_protocols import GIVES_WAY
 from gpt_oss_server.settings import Settings
-from tests.doubles.serving import scripted, serving
+from tests.doubles.serving import HELLO, scripted, serving
 
-HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 GET = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
 GET_ONCE = GET[:-2] + b"Connection: close\r\n\r\n"
 BODY = b'{"input": "hi"}'

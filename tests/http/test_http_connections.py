@@ -16,10 +16,10 @@ from gpt_oss_server.cli.server.start import Start
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.http.edge import make_caller
 from gpt_oss_server.settings import Settings
+from tests.doubles.apis.api_client import error_of
 from tests.doubles.engines.replay import ReplayEngine
-from tests.doubles.serving import scripted, serving
+from tests.doubles.serving import HELLO, scripted, serving
 
-HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 BODY = b'{"input": "hi"}'
 
 
@@ -38,12 +38,6 @@ def send(url: str, data: bytes) -> tuple[str, dict[str, str], bytes]:
             head, _, body = answer.read().partition(b"\r\n\r\n")
     status, *lines = head.decode().split("\r\n")
     return status, dict(line.lower().split(": ", 1) for line in lines), body
-
-
-def error_of(answer: httpx.Response | bytes) -> dict[str, Any]:
-    error: dict[str, Any] = json.loads(answer if isinstance(answer, bytes) else answer.content)["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    return error
 
 
 @pytest.mark.parametrize(

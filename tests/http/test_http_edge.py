@@ -18,17 +18,10 @@ from gpt_oss_server.app import create_app
 from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.http.late_app import LateApp
 from gpt_oss_server.settings import Settings
+from tests.doubles.apis.api_client import error_of
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.lints import check_stream
-from tests.doubles.serving import scripted, serving
-
-HELLO = "<|channel|>final<|message|>Hello!<|return|>"
-
-
-def error_of(response: httpx.Response) -> dict[str, Any]:
-    error: dict[str, Any] = response.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    return error
+from tests.doubles.serving import HELLO, scripted, serving
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +156,7 @@ def answers_to(item: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("item", "param"),
+    ("given", "param"),
     [
         (5, "input[0]"),
         ({"type": "item_reference"}, "input[0].id"),
@@ -177,17 +170,6 @@ def answers_to(item: Any) -> list[dict[str, Any]]:
         *(({"role": "user", "content": "x", name: 7}, f"input[0].{name}") for name in ("id", "status")),
         ({"role": "robot", "content": "hi"}, "input[0].role"),
         ({"role": "assistant", "content": "x", "phase": "zzz"}, "input[0].phase"),
-    ],
-    ids=str,
-)
-def test_an_invalid_item_is_named(url: str, item: Any, param: str) -> None:
-    response = httpx.post(f"{url}/responses", json={"input": [item, *answers_to(item)]})
-    assert (response.status_code, error_of(response)["param"]) == (400, param)
-
-
-@pytest.mark.parametrize(
-    ("tool", "param"),
-    [
         ({"type": "web_search"}, "tools"),
         ({"type": "hologram"}, "tools[0].type"),
         ({"type": "function"}, "tools[0].name"),
@@ -197,8 +179,10 @@ def test_an_invalid_item_is_named(url: str, item: Any, param: str) -> None:
     ],
     ids=str,
 )
-def test_an_invalid_tool_is_named(url: str, tool: Any, param: str) -> None:
-    response = httpx.post(f"{url}/responses", json={"input": "hi", "tools": [tool]})
+def test_an_invalid_item_or_tool_is_named(url: str, given: Any, param: str) -> None:
+    items = {"input": [given, *answers_to(given)]}
+    body = items if param.startswith("input") else {"input": "hi", "tools": [given]}
+    response = httpx.post(f"{url}/responses", json=body)
     assert (response.status_code, error_of(response)["param"]) == (400, param)
 
 
@@ -245,23 +229,22 @@ def test_a_truncated_answer_is_not_a_slip_of_the_model() -> None:
 
 
 @asynccontextmanager
-async def alive(late: LateApp) -> AsyncGenerator[asyncio.Event, None]:
-    """Runs the lifespan; yields an event that stops it."""
-    stop, states = asyncio.Event(), [{"type": "lifespan.startup"}]
-    started = asyncio.Event()
+async def alive(late: LateApp) -> AsyncGenerator[None, None]:
+    """Runs the lifespan."""
+    started, stop = asyncio.Event(), asyncio.Event()
 
     async def receive() -> dict[str, Any]:
-        if not states:
-            await stop.wait()
-            return {"type": "lifespan.shutdown"}
-        return states.pop()
+        if not started.is_set():
+            return {"type": "lifespan.startup"}
+        await stop.wait()
+        return {"type": "lifespan.shutdown"}
 
     async def send(message: Any) -> None:
         started.set()
 
     running = asyncio.create_task(late({"type": "lifespan"}, receive, send))
     await started.wait()
-    yield stop
+    yield
     stop.set()
     await running
 

@@ -8,16 +8,15 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from fastapi.testclient import TestClient
-from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
 
 from gpt_oss_server.app import create_app
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.http.guards.hosts import Hosts
-from gpt_oss_server.settings import Settings, SettingsError, read_settings
-from tests.doubles.serving import scripted, serving
+from gpt_oss_server.settings import Settings, SettingsError, read_configuration
+from tests.doubles.apis.keyed import socket_status
+from tests.doubles.serving import HELLO, scripted, serving
+from tests.doubles.stored import known
 
-HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 CHAT = "https://chat.example"
 BODY = '{"input": "hi"}'
 
@@ -33,15 +32,6 @@ def post(url: str, origin: str, **headers: str) -> httpx.Response:
     """Posts as a page can without a preflight request: as text."""
     given = {"Origin": origin, "Content-Type": "text/plain", **headers}
     return httpx.post(f"{url}/responses", content=BODY, headers=given)
-
-
-def socket_status(url: str, origin: str, sock: socket.socket | None = None, **headers: str) -> int:
-    place = url.replace("http:", "ws:") + "/responses"
-    try:
-        with connect(place, sock=sock, origin=origin, additional_headers=headers):  # type: ignore[arg-type]
-            return 101
-    except InvalidStatus as refused:
-        return refused.response.status_code
 
 
 ALLOWED = """
@@ -61,7 +51,7 @@ def test_allowed_pages_are_answered_and_can_read_the_answer(url: str, origin: st
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] in (origin, "*")
     assert "x-request-id" in answer.headers["access-control-expose-headers"]
-    assert socket_status(url, origin) == 101
+    assert socket_status(url, origin=origin) == 101
 
 
 @pytest.mark.parametrize("origin", [*REFUSED.split(), ""])
@@ -71,7 +61,7 @@ def test_other_pages_are_refused_before_anything_runs(url: str, origin: str) -> 
     assert "--allow-origin" in answer.json()["error"]["message"]
     assert "access-control-allow-origin" not in answer.headers
     if origin:
-        assert socket_status(url, origin) == 403
+        assert socket_status(url, origin=origin) == 403
 
 
 def test_a_preflight_request_is_answered(url: str) -> None:
@@ -104,8 +94,9 @@ def test_a_local_server_recognises_its_own_pages_by_address_only(url: str) -> No
     port = urlsplit(url).port
     rebound = f"http://evil.example:{port}"
     assert post(url, rebound, Host=f"evil.example:{port}").status_code == 403
-    assert socket_status(url, rebound) == 403
-    assert socket_status(url, rebound, Host=f"evil.example:{port}") == 400, "its handshake has two of them"
+    assert socket_status(url, origin=rebound) == 403
+    twice = {"Host": f"evil.example:{port}"}  # in one handshake
+    assert socket_status(url, origin=rebound, additional_headers=twice) == 400
     assert post(url, f"http://127.0.0.1:{port}").status_code == 200
     with serving(scripted(HELLO), Settings(host="0.0.0.0")) as everywhere:
         own = f"gpu-box:{port}"
@@ -117,13 +108,13 @@ def test_a_star_allows_every_origin() -> None:
     with serving(scripted(HELLO), Settings(allow_origin=("*",))) as url:
         for origin in ("https://evil.example", "null"):
             assert post(url, origin).headers["access-control-allow-origin"] in (origin, "*")
-            assert socket_status(url, origin) == 101
+            assert socket_status(url, origin=origin) == 101
 
 
 @pytest.mark.parametrize("given", ["chat.example", "https://chat.example/path", "https://", "https://u@h"])
 def test_an_invalid_origin_is_explained(given: str) -> None:
     with pytest.raises(SettingsError, match=r"--allow-origin .* such as https://chat\.example"):
-        read_settings({"allow_origin": [given]}, {})
+        read_configuration({"allow_origin": [given]}, {})
 
 
 @pytest.mark.parametrize(
@@ -144,7 +135,7 @@ def test_pages_of_a_name_that_the_operator_gives_are_the_servers_own(
         assert post(base, origin, Host=host).status_code == status
         place = urlsplit(base)
         with socket.create_connection((place.hostname, place.port)) as connection:
-            found = socket_status(f"http://{host}/v1", origin, sock=connection)
+            found = socket_status(f"http://{host}/v1", origin=origin, sock=connection)
         assert found == (101 if status == 200 else status)
 
 
@@ -177,8 +168,7 @@ def test_names_of_this_machine_and_allowed_ones_are_served(host: str) -> None:
 
 @pytest.mark.parametrize("host", OTHERS.split())
 def test_other_names_are_refused(host: str) -> None:
-    refused = refusal(host, allow_host=("chat.example",))
-    assert refused is not None
+    refused = known(refusal(host, allow_host=("chat.example",)))
     assert refused.status == 403
     assert "--allow-host" in refused.message
     assert refusal(host, allow_host=("*",)) is None
@@ -186,8 +176,7 @@ def test_other_names_are_refused(host: str) -> None:
 
 @pytest.mark.parametrize("host", NONE)
 def test_a_host_that_is_none_is_a_400(host: str | None) -> None:
-    refused = refusal(host, allow_host=("*",))
-    assert refused is not None
+    refused = known(refusal(host, allow_host=("*",)))
     assert (refused.status, refused.code) == (400, "invalid_http")
 
 
@@ -228,15 +217,9 @@ def test_a_forwarded_host_changes_nothing(url: str) -> None:
 
 
 def test_a_websocket_is_guarded(url: str) -> None:
-    host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
-    address = f"ws://evil.example:{port}/v1/responses"
-    with (
-        socket.create_connection((host, int(port)), timeout=20) as connection,
-        pytest.raises(InvalidStatus) as refused,
-        connect(address, sock=connection),
-    ):
-        pass
-    assert refused.value.response.status_code == 403
+    place = urlsplit(url)
+    with socket.create_connection((place.hostname, place.port)) as connection:
+        assert socket_status(f"http://evil.example:{place.port}/v1", sock=connection) == 403
 
 
 @pytest.mark.parametrize("name", ["https://chat.example", "chat.example/path", "a b", ""])

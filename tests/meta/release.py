@@ -1,7 +1,6 @@
 """Is this checkout ready to be released: `python tests/meta/release.py python3.11 python3.12 python3.13`.
 
-Builds the source archive, and from it the wheel, as an index would; tries the wheel with each Python that is
-installed; checks that the version, the changelog and the checkout agree.
+Builds the source archive, and from it the wheel, as an index would, which each installed Python tries.
 """
 
 import re

@@ -1,7 +1,6 @@
 """Each code block of the documentation is valid, and is run by a test or states why it is not.
 
-`tests/e2e/test_pages.py` runs those that need a server. A command of the shell is run, or is one that a rule
-below checks, or its block has a comment with a reason: `<!-- not run: needs Docker -->`.
+`tests/e2e/test_pages.py` runs those that need a server; a comment says why none does: `<!-- not run: … -->`.
 """
 
 import configparser
@@ -18,7 +17,7 @@ import yaml
 from gpt_oss_server.cli.line.corrections import PROGRAM, corrected, expanded
 from gpt_oss_server.cli.line.flags import settle_words
 from gpt_oss_server.cli.parser import build_parser
-from gpt_oss_server.settings import OPTIONS, read_configuration, read_settings
+from gpt_oss_server.settings import OPTIONS, read_configuration
 from gpt_oss_server.settings.sources import variables_of
 from tests.doubles.pages.blocks import ROOT, RUN_ELSEWHERE, SHELLS, Block, blocks, commands, words_of
 
@@ -119,7 +118,7 @@ def check_program(words: list[str]) -> None:
     assert (wrong := corrected(words, parser.subcommands)) is None, wrong
     given, further = parser.parse_known_args(words)
     settle_words(vars(given), further)
-    read_settings({name: value for name, value in vars(given).items() if name != "config"}, {})
+    read_configuration({name: value for name, value in vars(given).items() if name != "config"}, {})
 
 
 def is_run(block: Block, command: str) -> bool:

@@ -5,7 +5,6 @@ import re
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -18,7 +17,7 @@ from gpt_oss_server.harmony.encoding import load_encoding
 from gpt_oss_server.harmony.events import SlipKind
 from gpt_oss_server.settings import OPTIONS
 from inference.engine import Sampling, Step
-from tests.doubles.apis.api_client import Api
+from tests.doubles.apis.api_client import APIS, Api
 from tests.doubles.engines.replay import ReplayEngine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,20 +145,16 @@ class Watched(ReplayEngine):
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "way"),
+    ("path", "way"),
     [
-        ("/responses", {"input": "Hi"}, [*TURN, "Run.events"]),
-        (
-            "/chat/completions",
-            {"messages": [{"role": "user", "content": "Hi"}]},
-            [*TURN, "ChatRun._generate", "ChatRun.chunks"],
-        ),
-        ("/completions", {"prompt": "Hi"}, ["CompletionRun._generate", "CompletionRun.chunks"]),
+        ("/responses", [*TURN, "Run.events"]),
+        ("/chat/completions", [*TURN, "ChatRun._generate", "ChatRun.chunks"]),
+        ("/completions", ["CompletionRun._generate", "CompletionRun.chunks"]),
     ],
 )
-async def test_a_streamed_token_passes_few_stages(path: str, body: dict[str, Any], way: list[str]) -> None:
+async def test_a_streamed_token_passes_few_stages(path: str, way: list[str]) -> None:
     engine = Watched(load_encoding().encode_special("<|channel|>final<|message|>Hello<|return|>"))
-    answer = await Api(engine).client.post(path, json={**body, "stream": True})
+    answer = await Api(engine).client.post(path, json={**APIS[path], "stream": True})
     assert answer.status_code == 200
     assert engine.way[: engine.way.index("pump")] == way
 

@@ -19,6 +19,8 @@ DOCS = ROOT / "docs"
 GENERATED = {DOCS / "cli.md", DOCS / "settings.md", *(DOCS / "reference").glob("*.md")}  # may be long
 PACKAGES = ("gpt_oss_server", "inference", "tools")
 MAY_IMPORT = {"gpt_oss_server": set(PACKAGES), "inference": {"inference"}, "tools": {"tools"}}
+HEAVY = {"gpt_oss_server", "inference", "torch", "fastapi", "openai_harmony"}
+HEAVY |= {"exa_py", "pypdf", "selectolax.parser"}
 HTTP = {"fastapi", "starlette", "pydantic", "uvicorn"}
 _MCP_TOOL = {"type": "mcp", "server_label": "x", "server_url": "https://user:secret@a.example/mcp"}
 READ_MCP = f"from tools.mcp.endpoints import public_form; public_form({_MCP_TOOL})"
@@ -74,10 +76,7 @@ def top_room(path: Path) -> str:
 
 
 def arrows(paths: Iterable[Path], node: Callable[[Path], str]) -> dict[str, dict[str, Path]]:
-    """For each node, the nodes of the same package that it imports, each with one file that does so.
-
-    Imports within functions and for type checkers count too, and so do strings that name a module.
-    """
+    """For each node, the nodes that it imports or names in a string, each with one file that does so."""
     files = {module_name(path).removesuffix(".__init__"): path for path in paths}
     found: dict[str, dict[str, Path]] = {}
     for path in files.values():
@@ -148,9 +147,10 @@ def test_what_several_apis_need_stands_outside_of_each(api: str) -> None:
         ("import gpt_oss_server.settings", {"torch", "transformers", "fastapi", "pydantic"}),
         ("from gpt_oss_server.cli.parser import build_parser; build_parser()", HTTP),
         ("import gpt_oss_server.constraints.turn_check", HTTP - {"pydantic"} | {"gpt_oss_server.http"}),
+        ("import tools.browser", HEAVY),
         (f"import gpt_oss_server.app, gpt_oss_server.items.mcp; {READ_MCP}", {"mcp", "mcp_types"}),
     ],
-    ids=["app", "command", "settings", "help", "turn check", "an MCP tool that is read"],
+    ids=["app", "command", "settings", "help", "turn check", "browser", "an MCP tool that is read"],
 )
 def test_importing_it_does_not_load(statement: str, unloaded: set[str]) -> None:
     check = f"import sys; {statement}; sys.exit(bool({unloaded} & sys.modules.keys()))"

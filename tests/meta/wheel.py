@@ -1,8 +1,6 @@
 """Tries a built wheel as a new user would: `python tests/meta/wheel.py dist/*.whl`.
 
-Installs only the wheel in an empty environment, with the versions of constraints.txt, then serves the
-embedded model from an empty folder and sends it a request. Fails if something is missing. Uses only the
-standard library.
+In an empty environment with the versions of constraints.txt, and with the standard library alone.
 """
 
 import json

@@ -114,8 +114,7 @@ class Visit:
         self.problems[:] = [problem for problem in self.problems if text not in problem]
 
     def ask(self, text: str) -> None:
-        self.page.get_by_label("Message", exact=True).fill(text)
-        self.page.keyboard.press("Enter")
+        send(self.page, text)
 
     def asked(self, text: str, count: int = 1) -> Any:
         """The answer to a message, once it is complete: the last of `count`."""
@@ -166,6 +165,11 @@ Opened = Callable[..., Visit]
 
 def press(page: Any, name: str) -> None:
     page.get_by_role("button", name=name, exact=True).click()
+
+
+def send(page: Any, text: str) -> None:
+    page.get_by_label("Message", exact=True).fill(text)
+    page.keyboard.press("Enter")
 
 
 def write_number(field: Any, number: str) -> None:

@@ -1,7 +1,5 @@
 """Conversations in a real browser: their addresses, their names, and two tabs that write the same one."""
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -9,15 +7,11 @@ import pytest
 
 from gpt_oss_server.settings import Settings
 from tests.doubles.serving import scripted, serving
-from tests.playground.conftest import Opened, Visiting, press, says
+from tests.doubles.waiting import wait_until
+from tests.playground.conftest import Opened, Visiting, press, says, send
 from tests.playground.test_surroundings import behind_prefix, give_key
 
 pytestmark = pytest.mark.browser
-
-
-def send(page: Any, text: str) -> None:
-    page.get_by_label("Message", exact=True).fill(text)
-    page.keyboard.press("Enter")
 
 
 def bubbles(page: Any) -> list[str]:
@@ -154,13 +148,6 @@ def test_addresses_work_behind_a_prefix(visit: Visiting) -> None:
         page.get_by_text("One.", exact=True).wait_for()
 
 
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.2)
-
-
 LOOK = "dispatchEvent(new Event('visibilitychange'))"  # as when the page is shown again
 
 
@@ -180,7 +167,7 @@ def test_conversations_that_the_server_keeps_are_in_every_browser(opened: Opened
     second.get_by_text("One.", exact=True).wait_for()
     send(second, "From the second")
     second.get_by_text("Two.", exact=True).wait_for()
-    until(
+    wait_until(
         lambda: (
             b"From the second" in httpx.get(f"{found.url}/files/{files(found.url)[-1]['id']}/content").content
         )
@@ -188,9 +175,9 @@ def test_conversations_that_the_server_keeps_are_in_every_browser(opened: Opened
     first.evaluate(LOOK)
     first.get_by_text("Two.", exact=True).wait_for()
     assert bubbles(first) == bubbles(second) == ["First", "From the second"]
-    until(lambda: len(files(found.url)) == 1)
+    wait_until(lambda: len(files(found.url)) == 1)
     second.get_by_role("button", name="Delete").first.click()
-    until(lambda: files(found.url) == [])
+    wait_until(lambda: files(found.url) == [])
     first.evaluate(LOOK)
     first.get_by_role("link", name="First").wait_for(state="detached")
 
@@ -199,7 +186,7 @@ def test_two_browsers_that_write_at_the_same_time_lose_no_message(opened: Opened
     first = (found := opened(scripted(*map(says, ("One.", "Two.", "Three."))))).page
     found.asked("First")
     first.get_by_label("Keep on the server").check()
-    until(lambda: len(files(found.url)) == 1)
+    wait_until(lambda: len(files(found.url)) == 1)
     second = (other := visit(found.url)).open()
     second.get_by_label("Keep on the server").check()
     second.get_by_role("link", name="First").click()
@@ -212,8 +199,8 @@ def test_two_browsers_that_write_at_the_same_time_lose_no_message(opened: Opened
     for page in (first, second):
         page.unroute("**/v1/files**")
         page.evaluate(LOOK)
-    until(lambda: looked(first, second) and {"Left", "Right"} <= texts(first) & texts(second))
-    until(lambda: looked(first, second) and len(files(found.url)) == 1)
+    wait_until(lambda: looked(first, second) and {"Left", "Right"} <= texts(first) & texts(second))
+    wait_until(lambda: looked(first, second) and len(files(found.url)) == 1)
     for each, page in ((found, first), (other, second)):
         page.wait_for_load_state("networkidle")
         page.wait_for_timeout(2_000)  # until what a last look has begun is over

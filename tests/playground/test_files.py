@@ -3,19 +3,18 @@
 import gzip
 import hashlib
 import json
+import posixpath
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from pathlib import PurePosixPath
 
 import httpx
 import pytest
 
 from gpt_oss_server.playground.files import STATIC, SWAGGER, static_files
 from gpt_oss_server.settings import Settings
-from tests.doubles.serving import scripted, serving
+from tests.doubles.serving import HELLO, scripted, serving
 
-HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 MOST_BYTES = 400_000  # of the playground as it is sent, without what it loads on demand
 ON_DEMAND = ("vendor/katex/", "vendor/mermaid/")
 MOST_OF_A_FILE = 1_000_000  # in the repository
@@ -61,27 +60,14 @@ def test_all_files_together_are_small() -> None:
     assert all(path.stat().st_size < MOST_OF_A_FILE for path in STATIC.rglob("*"))
 
 
-def text_of(name: str) -> str:
-    return static_files()[name].plain.decode()
-
-
 def imports(name: str) -> list[str]:
-    return [_joined(name, one or other) for one, other in _IMPORT.findall(text_of(name))]
-
-
-def _joined(name: str, relative: str) -> str:
-    parts: list[str] = []
-    for part in [*PurePosixPath(name).parent.parts, *relative.split("/")]:
-        if part == "..":
-            parts.pop()
-        elif part != ".":
-            parts.append(part)
-    return "/".join(parts)
+    found = [one or other for one, other in _IMPORT.findall(static_files()[name].plain.decode())]
+    return [posixpath.normpath(posixpath.join(posixpath.dirname(name), relative)) for relative in found]
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_modules_are_short_and_import_each_other_only(name: str) -> None:
-    text = text_of(name)
+    text = static_files()[name].plain.decode()
     assert text.count("\n") <= MOST_LINES
     assert "http" not in "".join(re.findall(r"\bimport\b.*|\bfrom \".*", text))
     assert text.startswith("// "), "it does not state what it is"
@@ -150,13 +136,10 @@ def test_other_files_are_not_served(client: httpx.Client) -> None:
         assert client.get(path).status_code == 404, path
 
 
-def test_web_off_removes_the_playground(without: httpx.Client) -> None:
+def test_web_off_removes_the_playground_and_the_first_page_is_the_reference(without: httpx.Client) -> None:
     for path in ("web/main.js", "web/css/base.css"):
         answer = without.get(f"/{path}")
         assert (answer.status_code, answer.json()["error"]["type"]) == (404, "invalid_request_error")
-
-
-def test_without_the_playground_the_first_page_is_the_reference(without: httpx.Client) -> None:
     answer = without.get("/")
     assert (answer.status_code, answer.headers["location"]) == (307, "/docs")
 

@@ -1,6 +1,8 @@
 """The playground behind a prefix, with keys, renamed events, MCP servers, and what a model writes, inert."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +14,8 @@ import inference
 from gpt_oss_server.settings import Settings
 from tests.doubles.apis.mcp_asking import ANSWER, call
 from tests.doubles.serving import scripted, serving
-from tests.doubles.tools.echo_server import watched
-from tests.playground.conftest import Opened, Visiting, answers_over, choose_file, press
+from tests.doubles.tools.echo_server import Seen, watched
+from tests.playground.conftest import Opened, Visit, Visiting, answers_over, choose_file, press
 from tests.tools.python.conftest import sandbox_of_servers
 
 pytestmark = pytest.mark.browser
@@ -264,22 +266,22 @@ def test_a_forged_trace_renders_inert(visit: Visiting, tmp_path: Any) -> None:
         assert page.locator(".whole img").count() == 0
 
 
-def with_server(found: Any, url: str, *, asks: bool) -> Any:
-    page = found.open()
-    press(page, "Setup")
-    press(page, "Add a server")
-    page.get_by_label("Label").fill("echoes")
-    page.get_by_label("Address").fill(url)
-    page.get_by_label("Ask me before each call").set_checked(asks)
-    press(page, "Tokens")
-    return page
+@contextmanager
+def with_server(visit: Visiting, *turns: str, asks: bool = False) -> Iterator[tuple[Visit, Seen]]:
+    settings = Settings(allow_private_hosts=True)
+    with watched() as (server, seen), serving(scripted(*turns), settings) as url:
+        page = (found := visit(url)).open()
+        press(page, "Setup")
+        press(page, "Add a server")
+        page.get_by_label("Label").fill("echoes")
+        page.get_by_label("Address").fill(server)
+        page.get_by_label("Ask me before each call").set_checked(asks)
+        press(page, "Tokens")
+        yield found, seen
 
 
 def test_tools_are_listed_and_called(visit: Visiting) -> None:
-    script = scripted(call("echo", text="seven bells"), ANSWER)
-    with watched() as (server, seen), serving(script, Settings(allow_private_hosts=True)) as url:
-        found = visit(url)
-        page = with_server(found, server, asks=False)
+    with with_server(visit, call("echo", text="seven bells"), ANSWER) as (found, seen):
         answer = found.asked("Say it")
         answer.get_by_text("Tools of echoes").click()
         assert "Says the same." in answer.locator(".hits").inner_text()
@@ -287,15 +289,14 @@ def test_tools_are_listed_and_called(visit: Visiting) -> None:
         assert '"text": "seven bells"' in answer.locator(".code").inner_text()
         assert answer.locator(".output").inner_text() == "seven bells"
         found.show_end()
-        page.locator(".tool-card", has_text="echo").wait_for()
+        found.page.locator(".tool-card", has_text="echo").wait_for()
         assert seen.calls == 1
 
 
 def test_a_call_waits_for_approval(visit: Visiting) -> None:
-    script = scripted(call("echo", text="first"), ANSWER, call("echo", text="second"), ANSWER)
-    with watched() as (server, seen), serving(script, Settings(allow_private_hosts=True)) as url:
-        found = visit(url)
-        page = with_server(found, server, asks=True)
+    turns = (call("echo", text="first"), ANSWER, call("echo", text="second"), ANSWER)
+    with with_server(visit, *turns, asks=True) as (found, seen):
+        page = found.page
         found.ask("Say it")
         group = page.get_by_role("group", name="May echoes run echo?")
         group.wait_for()
@@ -314,10 +315,7 @@ def test_a_call_waits_for_approval(visit: Visiting) -> None:
 
 
 def test_a_tool_that_fails_is_shown_with_its_error(visit: Visiting) -> None:
-    script = scripted(call("fail", why="the sea is calm"), ANSWER)
-    with watched() as (server, _), serving(script, Settings(allow_private_hosts=True)) as url:
-        found = visit(url)
-        with_server(found, server, asks=False)
+    with with_server(visit, call("fail", why="the sea is calm"), ANSWER) as (found, _):
         answer = found.asked("Try")
         answer.get_by_text("echoes: fail").click()
         assert "the sea is calm" in answer.locator(".output.bad").inner_text()

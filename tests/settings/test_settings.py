@@ -9,16 +9,10 @@ from pathlib import Path
 import pytest
 
 from gpt_oss_server.cli.line.flags import add_flags, add_model, settle_words, whole_switches
-from gpt_oss_server.settings import (
-    OPTIONS,
-    Configuration,
-    Settings,
-    SettingsError,
-    misspelt_variables,
-    read_configuration,
-)
+from gpt_oss_server.settings import OPTIONS, Configuration, Settings, SettingsError, read_configuration
 from gpt_oss_server.settings.options import Option
 from gpt_oss_server.settings.shown import as_json, as_toml, is_hidden
+from gpt_oss_server.settings.table import misspelt_variables
 from tests.doubles.commands import run
 
 PREFIX = "GPT_OSS_SERVER_"

@@ -19,7 +19,7 @@ from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.history import Segment
-from gpt_oss_server.settings import Settings, SettingsError, read_settings
+from gpt_oss_server.settings import Settings, SettingsError, read_configuration
 from gpt_oss_server.stores.base import Append, StoredResponse
 from gpt_oss_server.stores.kinds.table import open_stores
 from gpt_oss_server.stores.memory import MemoryStore
@@ -190,7 +190,7 @@ def test_a_kind_that_does_not_exist_is_refused(place: str) -> None:
     with pytest.raises(SettingsError, match=f"store {must}"):
         Settings(store=place)
     with pytest.raises(SettingsError, match=f"--store {must}"):
-        read_settings({"store": "redis"}, {})
+        read_configuration({"store": "redis"}, {})
 
 
 async def test_what_an_owner_keeps_is_its_own() -> None:

@@ -1,8 +1,4 @@
-"""Reads the model's arguments leniently: takes JSON text and returns one of three frozen requests.
-
-Numbers may be strings or floats; null or a missing field means the default. Unreadable arguments raise a
-`UsageError`.
-"""
+"""Reads the model's arguments leniently into one of three frozen requests, or raises a `UsageError`."""
 
 import json
 import math

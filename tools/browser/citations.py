@@ -1,8 +1,5 @@
 """Citations in the answer: 【4†L12-L15】 becomes ` ([title](url))` while the text streams.
 
-Takes pieces of text, cut anywhere. Returns pieces of text, and citations whose indices count characters of
-the output. Pure: `Resolve` looks up cursors. It must not know pages, events or items.
-
 A marker is 【, a cursor, †, a locator (`L12`, `L12-L15`, `source`, a title), perhaps † and more, and 】. Text
 is held back only while all of it, from a 【 on, can still become a marker. One with an unknown cursor stays
 unchanged. In a JSON answer a marker is inside a string, and so is its link.

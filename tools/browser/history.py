@@ -3,7 +3,7 @@
 Texts of old pages are dropped when together they grow too large; their URLs and titles stay, so that
 citations resolve. Pages of earlier sessions, perhaps of another machine, take the places that the model knows
 them by. They are kept as plain records: search results whole, as no request brings them again; other pages by
-address and title, to be read again when the model looks at them. It must not know calls or networks.
+address and title, to be read again when the model looks at them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,10 +35,7 @@ class PageHistory:
         self._chars: dict[int, int] = {}  # of each kept page, by its identity, because views share pages
 
     def continue_from(self, cursor: int, kept: Mapping[int, Page]) -> None:
-        """Reserves all lower cursors, which the model has seen. `kept` are the conversation's pages so far.
-
-        Another page in the place of one of them belongs to another branch, which brings it again.
-        """
+        """Reserves lower cursors, which the model has seen. `kept` are the conversation's pages so far."""
         self.next_cursor = max(self.next_cursor, cursor)
         for number, page in kept.items():
             entry = self._entries.get(number)

@@ -1,7 +1,4 @@
-"""The settings of a request's web_search tool: takes the mapping that comes with the call (`filters` with
-`allowed_domains` and `blocked_domains`, `user_location`, `search_context_size`, and the server's own
-`first_cursor` and `pages`). What it cannot read is absent, because the server validates requests.
-"""
+"""The settings of a request's web_search tool. What cannot be read is absent: the server has checked them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

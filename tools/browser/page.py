@@ -1,7 +1,4 @@
-"""Pages, the targets of cursors: numbered, wrapped lines with links and their origin.
-
-Takes documents, search hits and matches. It must not know cursors, budgets or networks.
-"""
+"""Pages, the targets of cursors: numbered, wrapped lines of documents, search hits or matches, with links."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

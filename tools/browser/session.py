@@ -1,8 +1,4 @@
-"""The browser as a tool, and one conversation's use of it, which holds pages and cursors between calls.
-
-Returns the text that the model reads and the details that the API shows. Every error becomes an output with
-`failed` set; only cancellation propagates. It must not know the server, or how pages are found and fetched.
-"""
+"""The browser as a tool, and one conversation's use of it. Every error becomes a failed output."""
 
 from __future__ import annotations
 

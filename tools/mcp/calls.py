@@ -1,22 +1,9 @@
-"""Calls of MCP: the arguments that the model wrote, and the results as text and as data for the API's item.
-
-Returns a JSON object for the arguments' text; for a `CallToolResult` text (other parts are noted), whether it
-is an error, and the images. It must not know connections.
-"""
+"""Calls of MCP: the model's arguments, and results as text and as data for the API's item."""
 
 import json
 from typing import Any, NoReturn
 
-from mcp_types import (
-    AudioContent,
-    BlobResourceContents,
-    CallToolResult,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    TextResourceContents,
-)
+import mcp_types as types
 
 from tools.mcp.failures import McpFailure
 from tools.tool import ToolOutput, cut, encodable
@@ -52,7 +39,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-def read_result(result: CallToolResult) -> ToolOutput:
+def read_result(result: types.CallToolResult) -> ToolOutput:
     """`details` has the images, if any: `{"mime_type", "data"}`, with the data in base64 as received."""
     parts = [_part(block) for block in result.content]
     if not any(parts) and result.structured_content is not None:
@@ -68,10 +55,7 @@ def read_result(result: CallToolResult) -> ToolOutput:
 
 
 def own_output(output: ToolOutput) -> ToolOutput:
-    """The output as this project's own tool made it, where one of its servers sent it along.
-
-    Its pictures are the result's, which are sent once.
-    """
+    """The output as this project's own tool made it, if its server sent it along; pictures are sent once."""
     own, pictures = output.details.get(OWN), list(output.details.get("images", ()))
     if own is None or not isinstance(own.get("text"), str) or not isinstance(own.get("details"), dict):
         return output
@@ -103,17 +87,17 @@ def own_result(output: ToolOutput) -> dict[str, Any]:
 
 def _part(block: Any) -> str:
     match block:
-        case TextContent(text=text):
+        case types.TextContent(text=text):
             return text
-        case ImageContent(mime_type=kind, data=data):
+        case types.ImageContent(mime_type=kind, data=data):
             return f"[a picture, {kind}, {_bytes(data)} bytes: {_NO_TEXT}]"
-        case AudioContent(mime_type=kind, data=data):
+        case types.AudioContent(mime_type=kind, data=data):
             return f"[a sound, {kind}, {_bytes(data)} bytes: {_NO_TEXT}]"
-        case ResourceLink(name=name, uri=uri):
+        case types.ResourceLink(name=name, uri=uri):
             return f"[a resource: {name} at {uri}]"
-        case EmbeddedResource(resource=TextResourceContents(uri=uri, text=text)):
+        case types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, text=text)):
             return f"[the resource {uri}]\n{text}"
-        case EmbeddedResource(resource=BlobResourceContents(uri=uri, blob=data, mime_type=kind)):
+        case types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, blob=data, mime_type=kind)):
             return f"[the resource {uri}, {kind or 'binary'}, {_bytes(data)} bytes: {_NO_TEXT}]"
         case _:
             return f"[content of the kind {type(block).__name__}: {_NO_TEXT}]"
@@ -123,11 +107,11 @@ def _bytes(base64_text: str) -> int:
     return len(base64_text.rstrip("=")) * 3 // 4
 
 
-def _images(result: CallToolResult) -> list[dict[str, str]]:
+def _images(result: types.CallToolResult) -> list[dict[str, str]]:
     kept: list[dict[str, str]] = []
     room = _IMAGE_CHARS
     for block in result.content:
-        if isinstance(block, ImageContent) and len(block.data) <= room:
+        if isinstance(block, types.ImageContent) and len(block.data) <= room:
             room -= len(block.data)
             kept.append({"mime_type": block.mime_type, "data": block.data})
     return kept

@@ -1,9 +1,7 @@
 """The tools of an MCP server as one Tool: `label.tool` for the model, `tools/call` for the server.
 
-Takes the server's endpoint and credentials, and the permissions of a request. The declaration holds the
-server's functions once they are listed; outputs' `details` are the data of an mcp_call item:
-`{"server_label", "name", "arguments", "output", "error", "images"}` (`output` or `error` is None). None of it
-contains credentials. It must not know items, events or requests.
+Outputs' `details` are the data of an mcp_call item: `{"server_label", "name", "arguments", "output", "error",
+"images"}` (`output` or `error` is None). None of it contains credentials.
 """
 
 from __future__ import annotations

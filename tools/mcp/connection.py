@@ -1,9 +1,7 @@
 """One connection to an MCP server, opened and closed in a task of its own.
 
-Takes a dialler and requests; returns answers, or raises `McpFailure`. The transports of the `mcp` package
-hold cancel scopes that must be left in the task that entered them, but calls come from many tasks and are
-cancelled there. So an owner task holds the connection. A lost connection stays lost. It must not know the
-names of tools, or the model.
+The transports of the `mcp` package hold cancel scopes that must be left in the task that entered them, but
+calls come from many tasks and are cancelled there: an owner task holds the connection. A lost one stays lost.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""Where an MCP server is, and the credentials for it.
+"""Where an MCP server is, and the credentials for it. No repr reveals a header's value, a token or a URL.
 
-Takes what a request or the operator wrote. Returns values whose repr reveals no header's value, token or URL.
-It must not know the protocol, nor import MCP's packages: every request with a tool of type `mcp` passes here,
-on the event loop, and their first import takes more than a second.
+It must not import MCP's packages: every request with a tool of type `mcp` passes here, on the event loop, and
+their first import takes more than a second.
 """
 
 import base64

@@ -1,9 +1,7 @@
 """The browser, python or container of another MCP server in place of this project's: `--tool-server URL`.
 
-Returns Tools with the namespaces that the model knows, built from the server's listing: `search`, `open` and
-`find` are the browser, a tool `python` is python, and everything else of a server named `container` (or with
-an `exec`) is the container. Each conversation has a connection. It must not know this project's own browser
-and python.
+`search`, `open` and `find` are the browser, a tool `python` is python, and everything else of a server named
+`container` (or with an `exec`) is the container. Each conversation has a connection.
 """
 
 import json

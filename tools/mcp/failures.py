@@ -1,8 +1,7 @@
 """Failures of MCP servers as sentences that a model and a person can read.
 
-Takes exceptions of the `mcp` package, of its HTTP client and of the address check. An `McpFailure` never
-contains foreign texts that may repeat a request (a URL's query, headers), but may contain the server's own
-error message, from which the caller removes secrets.
+An `McpFailure` never contains foreign texts that may repeat a request (a URL's query, headers), but may
+contain the server's own error message, from which the caller removes secrets.
 """
 
 from collections.abc import Iterator

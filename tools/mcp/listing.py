@@ -1,8 +1,4 @@
-"""The listing of an MCP server, prepared for declaration to the model.
-
-Takes the pages of `tools/list`. Returns an `McpListing`, in the server's order, with a recipient-safe word
-for each tool, within limits. It must know permissions only through their methods.
-"""
+"""The listing of an MCP server as the model gets it: limited, with a safe word for each tool."""
 
 from __future__ import annotations
 

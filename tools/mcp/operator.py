@@ -1,8 +1,4 @@
-"""MCP servers that the operator configures: `--mcp name=URL` and `--mcp name="command arguments"`.
-
-Returns a label and the server's endpoint, or an error that shows how to write the flag. The operator's
-servers are trusted: their addresses are not checked. It starts and connects nothing.
-"""
+"""The operator's MCP servers, which are trusted: `--mcp name=URL` and `--mcp name="command arguments"`."""
 
 import re
 import shlex

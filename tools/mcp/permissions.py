@@ -1,8 +1,4 @@
-"""Which of a server's tools a request may call, and which calls a person must approve.
-
-Takes `allowed_tools` and `require_approval` as the Responses API writes them; decides by a tool's name and
-its annotations. Pure. A tool that the request does not mention needs approval.
-"""
+"""Which of a server's tools a request may call, and which calls a person must approve: by default, all."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
-"""Reads a request's tool of type `mcp`.
+"""Reads a request's tool of type `mcp`: its own server at a `server_url`, else the operator's of that label.
 
-Returns an `McpTool` of the request's own if it names a `server_url`, otherwise a narrowed view of the
-operator's server with that label. Wrong settings raise an `McpSettingsError` whose `param` is the field
-within the tool. The caller may store and echo only the tool's public form (see endpoints.py).
+Wrong settings raise an `McpSettingsError` whose `param` is the field within the tool. The caller may store
+and echo only the tool's public form (see endpoints.py).
 """
 
 from collections.abc import Mapping

@@ -16,20 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
+import mcp_types as types
 import uvicorn
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
-from mcp_types import (
-    UNSUPPORTED_PROTOCOL_VERSION,
-    CallToolRequestParams,
-    CallToolResult,
-    ContentBlock,
-    ImageContent,
-    ListToolsResult,
-    PaginatedRequestParams,
-    TextContent,
-)
-from mcp_types import Tool as McpDeclaration
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -86,26 +76,23 @@ class ServedTool:
         await self._toolbox.close()
 
     async def _list(
-        self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
-    ) -> ListToolsResult:
-        return ListToolsResult(tools=_declared(self._declaration))
+        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=_declared(self._declaration))
 
     async def _call(
-        self, context: ServerRequestContext[Any], params: CallToolRequestParams
-    ) -> CallToolResult:
+        self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
         recipient, arguments = _recipient(self._declaration, params.name, params.arguments or {})
         output = await self._toolbox.run(_conversation(context), recipient, arguments)
-        content: list[ContentBlock] = [TextContent(type="text", text=output.text)]
+        content: list[types.ContentBlock] = [types.TextContent(type="text", text=output.text)]
         content.extend(_pictures(output.details))
         own = own_result(output)
-        return CallToolResult(content=content, structured_content=own, is_error=output.failed)
+        return types.CallToolResult(content=content, structured_content=own, is_error=output.failed)
 
 
 class HandshakeOnly:
-    """Admits only the protocol versions that have sessions, as a tool has state. Reports their ends.
-
-    A version without them gets a refusal that lists the versions with them, so that clients fall back.
-    """
+    """Admits only versions with sessions, which a refusal lists, as a tool has state. Reports their ends."""
 
     def __init__(self, app: ASGIApp, on_session_end: Callable[[str], None]) -> None:
         self._app = app
@@ -127,7 +114,7 @@ class HandshakeOnly:
 
 def _refusal(version: str) -> Response:
     error = {
-        "code": UNSUPPORTED_PROTOCOL_VERSION,
+        "code": types.UNSUPPORTED_PROTOCOL_VERSION,
         "message": "These tools keep state in sessions: connect with the initialize handshake.",
         "data": {"supported": list(HANDSHAKE_PROTOCOL_VERSIONS), "requested": version[:40]},
     }
@@ -141,11 +128,11 @@ def _conversation(context: ServerRequestContext[Any]) -> str:
     return str(headers.get(_SESSION, "")) if headers is not None else "stdio"
 
 
-def _declared(declaration: Declaration) -> list[McpDeclaration]:
+def _declared(declaration: Declaration) -> list[types.Tool]:
     bare = Function(declaration.namespace, declaration.description, _CODE)
     nothing = {"type": "object", "properties": {}}
     return [
-        McpDeclaration(
+        types.Tool(
             name=function.name,
             description=function.description,
             input_schema=dict(function.parameters or nothing),
@@ -163,13 +150,13 @@ def _recipient(declaration: Declaration, name: str, arguments: Mapping[str, Any]
     return name, code if isinstance(code, str) else json.dumps(dict(arguments), ensure_ascii=False)
 
 
-def _pictures(details: Mapping[str, Any]) -> Iterator[ImageContent]:
+def _pictures(details: Mapping[str, Any]) -> Iterator[types.ImageContent]:
     for image in details.get("images") or ():
-        yield ImageContent(type="image", mime_type=str(image["mime_type"]), data=str(image["data"]))
+        yield types.ImageContent(type="image", mime_type=str(image["mime_type"]), data=str(image["data"]))
     for output in details.get("outputs") or ():
         picture = _DATA_URL.fullmatch(str(output.get("url", ""))) if isinstance(output, Mapping) else None
         if picture is not None:
-            yield ImageContent(type="image", mime_type=picture[1], data=picture[2])
+            yield types.ImageContent(type="image", mime_type=picture[1], data=picture[2])
 
 
 async def _stdio(tool: Tool) -> None:

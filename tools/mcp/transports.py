@@ -1,9 +1,4 @@
-"""How to reach an MCP server: over which transport, and with which version of the protocol.
-
-Takes an endpoint and credentials. Returns a connected client of the `mcp` package, entered on the caller's
-exit stack. It tries Streamable HTTP first, then HTTP+SSE (the other way round for a URL that ends in /sse).
-It must not know tools or calls.
-"""
+"""How to reach an MCP server: by streamable HTTP, then HTTP+SSE (first for a URL that ends in /sse)."""
 
 import logging
 import sys

@@ -1,9 +1,8 @@
 """A channel to a kernel: messages of several frames over a unix socket, in ZMTP 3.0 (rfc.zeromq.org/spec/23).
 
-Takes the path of a socket and frames. Returns whole messages, or raises `ChannelEnded`. ZeroMQ's own library
-limits single frames but not their number, reconnects, and aborts the process in some cases. Here a message's
-size is refused before it is read, and a channel connects once: code in the box can replace the socket's file
-by a link to one of the host's sockets, which a second connection would follow.
+ZeroMQ's own library limits single frames but not their number, reconnects, and aborts the process in some
+cases. Here a message's size is refused before it is read, and a channel connects once: code in the box can
+replace the socket's file by a link to one of the host's sockets, which a second connection would follow.
 """
 
 import asyncio

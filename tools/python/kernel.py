@@ -1,8 +1,7 @@
 """One running kernel for its session: runs source, interrupts it, and ends.
 
-Feeds the messages of each cell into its `Outputs`, and returns how the cell ended. A kernel can exhaust
-neither memory nor the event loop: a message that is too large ends its channel, unread messages wait in the
-box, and a flood gets a fifth of the event loop's time at most, less once its output is cut anyway.
+It can exhaust neither memory nor the event loop: a message that is too large ends its channel, unread ones
+wait in the box, and a flood gets a fifth of the loop's time at most, less once its output is cut.
 """
 
 import asyncio

@@ -19,6 +19,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -142,8 +143,8 @@ class PythonSession:
         folder = self._folder()
         if folder is None:
             return []
-        with folder as opened:
-            return await asyncio.to_thread(opened.files)
+        with closing(folder):
+            return await asyncio.to_thread(folder.files)
 
     async def read(self, path: str) -> bytes:
         """Reads a file of /mnt/data. Raises FileRefused with a sentence for anything else."""
@@ -160,8 +161,8 @@ class PythonSession:
             folder = self._folder()
             if folder is None:
                 raise FileRefused(f"{path!r} cannot be stored: the session is closed.")
-            with folder as opened:
-                await asyncio.to_thread(opened.write, path, content)
+            with closing(folder):
+                await asyncio.to_thread(folder.write, path, content)
 
     async def remove(self, path: str) -> None:
         """Deletes a file of /mnt/data, even while code runs. Raises FileRefused as `read` does."""
@@ -341,8 +342,8 @@ class PythonSession:
         folder = self._folder()
         if folder is None:
             raise FileRefused(f"There is no file {path!r}: nothing has been written yet.")
-        with folder as opened:
-            return await asyncio.to_thread(work, opened)
+        with closing(folder):
+            return await asyncio.to_thread(work, folder)
 
     def _folder(self) -> Folder | None:
         """The files, with a descriptor that stays valid whatever happens to the kernel."""

@@ -1,7 +1,4 @@
-"""The python tool, of which the server creates one: its sessions run source in stateful kernels.
-
-The declaration is Harmony's own text for the tool, with this server's facts in its two blanks.
-"""
+"""The python tool, declared in Harmony's own words, with this server's facts in their two blanks."""
 
 import asyncio
 

@@ -1,8 +1,4 @@
-"""What the user writes: messages of one line or several, and answers to questions.
-
-Three quotes at the start of a line begin a message of several lines, three at the end of one end it; lines
-that are pasted together are one message.
-"""
+"""What the user writes: answers to questions, and messages of one line or several, pasted or in quotes."""
 
 from __future__ import annotations
 
@@ -137,10 +133,7 @@ def typing_ignored() -> Iterator[None]:
 
 
 class History:
-    """The messages of earlier chats, for the arrow keys: readline's own file, for its owner only.
-
-    A message of several lines is recalled in its own chat alone.
-    """
+    """The messages of earlier chats, for the arrow keys: readline's own file, for its owner only."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

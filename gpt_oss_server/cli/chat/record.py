@@ -1,7 +1,4 @@
-"""What happened in a chat: each turn's messages, tokens and times.
-
-Takes responses and the moments of their events. Returns the texts of /stats and /save.
-"""
+"""What happened in a chat: each turn's messages, tokens and times, as the texts of /stats and /save."""
 
 import json
 import time

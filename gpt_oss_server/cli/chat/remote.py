@@ -72,10 +72,7 @@ class ServerApi:
         method: str | None = None,
         form: tuple[IO[bytes], str] | None = None,
     ) -> Any:
-        """The open reply. Raises `HTTPError` for an error's status, else one of _UNREACHABLE.
-
-        In place of JSON, a `form` is sent, which its file holds to the end, with its content type.
-        """
+        """The open reply to JSON or a `form`. Raises `HTTPError` for a status, else one of _UNREACHABLE."""
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         if self._key:
             headers["authorization"] = f"Bearer {self._key}"

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from gpt_oss_server.cli.line.flags import add_flags
 from gpt_oss_server.cli.terminal import console
 from gpt_oss_server.cli.terminal.console import CYAN, CommandLineError, styled
-from gpt_oss_server.cli.terminal.token_text import is_special, token_line
 from gpt_oss_server.errors import InvalidJson
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineInfo, InferenceError, Sampling, Step
@@ -73,6 +72,26 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         console.out("".join(texts))
     console.err(f"{len(tokens)} tokens")
     return 0
+
+
+def is_special(token: int) -> bool:
+    from gpt_oss_server.harmony.encoding import FIRST_SPECIAL
+
+    return token >= FIRST_SPECIAL
+
+
+def token_line(token: int) -> str:
+    """The id and the text: in quotes, so that spaces are visible, or bare for a special token."""
+    from gpt_oss_server.harmony.encoding import load_encoding
+
+    encoding = load_encoding()
+    if is_special(token):
+        return f"{token:>6}  {encoding.decode([token])}"
+    raw = encoding.token_bytes([token])
+    try:
+        return f"{token:>6}  {json.dumps(raw.decode('utf-8'), ensure_ascii=False)}"
+    except UnicodeDecodeError:  # a part of a character
+        return f"{token:>6}  {raw!r}"
 
 
 async def rendered(served: Served, caller: Caller, request: dict[str, Any]) -> list[int]:

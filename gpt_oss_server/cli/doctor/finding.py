@@ -1,7 +1,4 @@
-"""A finding of a check, and how checks run: concurrently, each within its time.
-
-The sentence of a `SettingsError` or `CommandLineError` that a check raises is its finding.
-"""
+"""A finding of a check, and how checks run: concurrently, each within its time."""
 
 import asyncio
 import logging

@@ -1,7 +1,4 @@
-"""Computes with torch on the CPU and the GPU, compiles a kernel with triton, and prints what happened.
-
-It runs in a process of its own: a library that does not fit the machine may end its process.
-"""
+"""Prints what torch and triton compute here. In a process of its own: a wrong library may end it."""
 
 import json
 import sys

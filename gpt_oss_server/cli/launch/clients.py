@@ -1,7 +1,4 @@
-"""The table of clients: what each is, how it is installed, and how it is pointed at a server.
-
-A client's own configuration stays in force but for what must name the server. A new client is a row.
-"""
+"""The table of clients: what each is, how it is installed, and how it is pointed at a server."""
 
 import json
 from collections.abc import Callable, Mapping

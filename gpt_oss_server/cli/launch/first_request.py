@@ -1,8 +1,4 @@
-"""What a client sends first: its instructions and tools, with which all of its conversations begin.
-
-Takes a row of the table of clients. Runs the client once against an address that only listens, and returns
-the body that it sent. It must not know models.
-"""
+"""What a client sends first, with which all of its conversations begin: it is run against a mere listener."""
 
 import json
 import os

@@ -31,9 +31,9 @@ def run_in_terminal(words: Sequence[str], environment: Mapping[str, str]) -> int
         with suppress(ProcessLookupError):
             os.kill(process, number)
 
-    # Functions, as the program would inherit a signal that is ignored.
+    # Functions, which leave it to the program: that would inherit a signal that is ignored.
     for number in _KEYS:
-        signal.signal(number, _leave_to_the_program)
+        signal.signal(number, lambda *_: None)
     for number in _ENDS:
         signal.signal(number, pass_on)
     try:
@@ -49,7 +49,3 @@ def run_in_terminal(words: Sequence[str], environment: Mapping[str, str]) -> int
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # one that comes late must not change the exit code
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
-
-
-def _leave_to_the_program(number: int, frame: FrameType | None) -> None:
-    pass

@@ -1,7 +1,4 @@
-"""The server that a client talks to: one that runs already, or one that is started for it.
-
-Takes addresses and the words of `serve`. It must not know a client.
-"""
+"""The server that a client talks to, which runs already or is started for it. It must not know a client."""
 
 import ctypes
 import http.client

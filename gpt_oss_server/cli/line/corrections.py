@@ -1,7 +1,4 @@
-"""Corrects a command line: what a wrong word probably means, and the whole line as it should be.
-
-Words that argparse can read get None, others sentences that end with the right line.
-"""
+"""Corrects a command line: what a wrong word probably means, and the whole line as it should be."""
 
 import argparse
 import difflib

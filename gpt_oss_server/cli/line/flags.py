@@ -71,11 +71,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def settle_words(parsed: dict[str, Any], further: Sequence[str] = ()) -> None:
-    """Turns the words of a command line into the model and the question, where the command takes them.
-
-    `further` are words after flags, which argparse leaves. Raises SettingsError for words too many, and for
-    two models.
-    """
+    """Turns words into the model and the question. Raises SettingsError for too many, and for two models."""
     takes_model = "model_word" in parsed
     word = parsed.pop("model_word", None)
     rest = list(further)

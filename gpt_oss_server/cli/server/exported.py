@@ -1,7 +1,4 @@
-"""A checkpoint as the GGUF file that llama-server reads, written once and kept in the cache.
-
-Takes settings. Returns them with the file as the model, where llama-server is to run a checkpoint.
-"""
+"""A checkpoint as the GGUF file that llama-server reads, written once and kept in the cache."""
 
 from __future__ import annotations
 

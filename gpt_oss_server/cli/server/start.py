@@ -1,7 +1,4 @@
-"""The start of a server: its settings checked, its engine loaded, its application made.
-
-Settings that would fail at a request raise a sentence here.
-"""
+"""The start of a server: its settings checked before a request fails, its engine loaded, its app made."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The terminal: where the commands write, whether they use colour, and the error that ends a command.
-
-Results go to standard output and messages about them to standard error, so that output can be piped.
-"""
+"""The terminal: results to standard output, messages about them to standard error, colours, and errors."""
 
 import os
 import re

@@ -1,7 +1,4 @@
-"""A response as a terminal shows it. It must know nothing but the events of the Responses API.
-
-Reasoning and calls of hosted tools are dimmed, or, without colour, quoted with "| ".
-"""
+"""A response as a terminal shows it, from the API's events alone: what is no answer is dim, or quoted."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

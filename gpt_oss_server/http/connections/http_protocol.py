@@ -16,6 +16,7 @@ Takes the bytes of a connection and passes requests to the application as uvicor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from typing import Any, ClassVar, cast
@@ -312,25 +313,13 @@ class _AfterHead:
     def __init__(self, connection: HttpProtocol) -> None:
         self._connection = connection
         self._skips_head = True  # until the first message ends
+        self.on_body = connection.on_body
+        for name in ("on_message_begin", "on_url", "on_header", "on_headers_complete"):
+            setattr(self, name, partial(self._of_head, getattr(connection, name)))
 
-    def on_message_begin(self) -> None:
+    def _of_head(self, callback: Callable[..., None], *parsed: bytes) -> None:
         if not self._skips_head:
-            self._connection.on_message_begin()
-
-    def on_url(self, url: bytes) -> None:
-        if not self._skips_head:
-            self._connection.on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._skips_head:
-            self._connection.on_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        if not self._skips_head:
-            self._connection.on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        self._connection.on_body(body)
+            callback(*parsed)
 
     def on_message_complete(self) -> None:
         self._skips_head = False

@@ -1,8 +1,4 @@
-"""The limits of connections, and the time that a client has to send a request.
-
-Takes an event loop and news of a connection's bytes. Calls back when a request is late. It must not know how
-HTTP is parsed or what a late client receives.
-"""
+"""The limits of connections, and the time that a client has to send a request."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,10 +16,7 @@ class ConnectionLimits:
 
 
 class Deadline:
-    """One timer for the head and then the body of each request of a connection.
-
-    While the server itself does not read (`is_paused`), no time passes.
-    """
+    """One timer for the head, then the body of each request. It stands while the server does not read."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """Room for connections: which of those that do nothing gives way to a new one.
 
-Takes the open connections. Returns the one to close, or None. One that waits for its next request goes first.
-Then come those that hold a place with a request that is not whole or a WebSocket without work: of whoever has
-the most connections, the one that has waited longest. While there is room above the limit, one whose request
-may be on the way gives way only to a request that has arrived.
+One that waits for its next request goes first. Then come those that hold a place with a request that is not
+whole or a WebSocket without work: of whoever has the most connections, the one that has waited longest. While
+there is room above the limit, one whose request may be on the way gives way only to a request that has
+arrived.
 """
 
 from collections import Counter
@@ -19,24 +19,16 @@ class Held(Protocol):
     """A connection, as its place is judged."""
 
     @property
-    def holder(self) -> str:
-        """Whose it is: the owner of a key, or an address."""
-        ...
+    def holder(self) -> str: ...  # whose it is: the owner of a key, or an address
 
     @property
-    def is_spare(self) -> bool:
-        """Whether it is above the limit, and has no place that it could give up."""
-        ...
+    def is_spare(self) -> bool: ...  # it is above the limit, and has no place that it could give up
 
     @property
-    def idle_since(self) -> float | None:
-        """Since when it has waited for a request; None if one has begun to arrive."""
-        ...
+    def idle_since(self) -> float | None: ...  # it has waited for a request; None if one begins to arrive
 
     @property
-    def unfinished_since(self) -> float | None:
-        """Since when it has held its place without work for the server; None if it works."""
-        ...
+    def unfinished_since(self) -> float | None: ...  # it has held its place without work; None if it works
 
 
 def gives_way(connections: Collection[Held], newest: Held, now: float, *, young: bool = False) -> Held | None:

@@ -1,8 +1,7 @@
 """WebSockets: uvicorn's, except that their runs may finish when the server stops.
 
-Takes connections from uvicorn and passes them to the application, with three differences: the application
-receives a message when the server stops and closes the connection itself, a refusal is a complete answer, and
-a connection without work can give its place to another (`room`).
+The application receives a message when the server stops and closes the connection itself, a refusal is a
+complete answer, and a connection without work can give its place to another (`room`).
 """
 
 from typing import Any

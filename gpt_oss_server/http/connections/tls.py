@@ -1,8 +1,4 @@
-"""TLS: the certificate, checked at the start and read again when its file changes, and the handshakes.
-
-Takes the files of a certificate and its key, and a listening socket. Raises a sentence about files that
-cannot serve. Handshakes are counted and end in time, so that they never use up the files of the process.
-"""
+"""TLS: the certificate, checked at the start and read again when its file changes, and the handshakes."""
 
 from __future__ import annotations
 

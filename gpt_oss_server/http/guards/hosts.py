@@ -1,9 +1,8 @@
 """Decides under which names the server may be used: a web page can give its own name this server's address.
 
-Takes requests. Passes those whose `Host` names this server, and rejects others with 403 before anything runs:
-to a browser, a name that a site resolves to this machine is that site (DNS rebinding), and its pages could
-read every answer. Only names that a site can own are a danger. An address is none, nor is a name that public
-DNS cannot give to anybody.
+To a browser, a name that a site resolves to this machine is that site (DNS rebinding), and its pages could
+read every answer: any other `Host` gets 403 before anything runs. Only names that a site can own are a
+danger. An address is none, nor is a name that public DNS cannot give to anybody.
 """
 
 import re
@@ -70,15 +69,13 @@ class HostGuard:
             refusal = self._hosts.refusal(scope["headers"], scope.get("http_version", ""), reached)
         if refusal is None:
             await self._app(scope, receive, send)
-        elif scope["type"] == "http":
-            await error_answer(refusal)(scope, receive, send)
         else:
-            await refuse_socket(refusal, scope, receive, send)
+            await refuse(refusal, scope, receive, send)
 
 
-async def refuse_socket(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers a handshake with an error body, if the ASGI server can."""
-    if "websocket.http.response" in scope.get("extensions", {}):
+async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with an error body; a handshake, if the ASGI server can."""
+    if scope["type"] == "http" or "websocket.http.response" in scope.get("extensions", {}):
         await error_answer(error)(scope, receive, send)
     else:
         await send({"type": "websocket.close"})  # this ASGI server can only answer 403

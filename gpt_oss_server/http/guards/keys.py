@@ -1,8 +1,7 @@
 """Refuses requests without a right key, before anything runs, and decides for whom the others run.
 
-Takes requests over HTTP and handshakes of WebSockets. The key is a bearer token or in `X-Api-Key`. What a
-probe or a browser needs before it can have a key is public: the server's state, and the files of its pages.
-An address that sends too many wrong keys is slowed (`guesses`).
+What a probe or a browser needs before it can have a key is public: the server's state, and the files of its
+pages. An address that sends too many wrong keys is slowed (`guesses`).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,10 +15,9 @@ from gpt_oss_server.caller.key_file import digest_of
 from gpt_oss_server.caller.keyring import Keyring
 from gpt_oss_server.caller.record import KEY_NAME
 from gpt_oss_server.errors import ApiError, InvalidApiKey, TooManyWrongKeys
-from gpt_oss_server.http.answers import error_answer
 from gpt_oss_server.http.connections.sub_protocols import key_among
 from gpt_oss_server.http.edge import caller_of, set_caller
-from gpt_oss_server.http.guards.hosts import refuse_socket
+from gpt_oss_server.http.guards.hosts import refuse
 
 _PUBLIC = frozenset({"/", "/health", "/ready", "/live", "/metrics", "/docs", "/openapi.json"})
 _PUBLIC_FOLDERS = ("/web/", "/c/", "/docs/")
@@ -57,10 +55,8 @@ class KeyGuard:
             set_caller(scope, caller_of(scope).with_key(access))
             scope.setdefault("state", {})[KEY_NAME] = access.name or access.owner
             await self._app(scope, receive, send)
-        elif scope["type"] == "http":
-            await error_answer(access)(scope, receive, send)
         else:
-            await refuse_socket(access, scope, receive, send)
+            await refuse(access, scope, receive, send)
 
     def _look_up(self, key: str, scope: Scope) -> Access | ApiError:
         client = scope.get("client")
@@ -69,7 +65,7 @@ class KeyGuard:
         if wait := self._guesses.seconds_to_wait(address, digest):
             self._report("limited")
             return TooManyWrongKeys(_TOO_MANY.format(seconds=max(1.0, wait)), retry_after=wait)
-        access = self._keys.find_digest(digest)
+        access = self._keys.find(digest)
         if access is None:
             self._guesses.wrong(address)
             self._report("refused")

@@ -1,7 +1,4 @@
-"""Adds the guards around an application's routes, in the order in which they refuse.
-
-Takes what the guards check. Without keys and limits, their guards are left out.
-"""
+"""Adds the guards around an application's routes, in the order in which they refuse, where needed."""
 
 from fastapi import FastAPI
 

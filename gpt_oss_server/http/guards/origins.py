@@ -1,8 +1,7 @@
 """Decides which web pages may use the server: a browser lets any page send, and only `Origin` identifies it.
 
-Takes requests. Passes those of programs on unchanged, answers those of allowed pages with the headers that
-their browser requires (CORS), and rejects others with 403 before anything runs. Allowed pages are the
-server's own, those of other servers and programs on this machine, and those of `--allow-origin`.
+Answers to allowed pages have the headers that browsers require (CORS); others get 403 before anything runs.
+Allowed are the server's own, those of servers and programs on this machine, and those of `--allow-origin`.
 """
 
 import re

@@ -1,9 +1,4 @@
-"""This server's OpenAPI document: FastAPI's description of the routes, completed.
-
-Takes the application and returns the document of `/openapi.json`, with the schemas of bodies as components,
-the shapes of answers, query parameters, and one error for every failure. The routes parse bodies themselves,
-so nothing here checks any.
-"""
+"""This server's OpenAPI document: FastAPI's description of the routes, completed. It checks no body."""
 
 import json
 import re

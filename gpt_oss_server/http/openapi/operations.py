@@ -1,8 +1,4 @@
-"""The words of the OpenAPI document for each operation: its tag, its summary, and its errors.
-
-Takes the name of an operation, such as `post /v1/responses`. The texts stand here, in one table, because the
-routes of all APIs share them with the API reference alone.
-"""
+"""The words of the OpenAPI document for each operation: its tag, its summary, and its errors."""
 
 from dataclasses import dataclass
 
@@ -188,10 +184,7 @@ _OF_GENERATION = (404, 500, 503)
 
 
 def operation_of(name: str) -> Operation:
-    """The row of an operation; a HEAD is described as its GET.
-
-    An application that embeds this server may add routes, which have no row.
-    """
+    """The row of an operation; a HEAD has its GET's. Routes that an embedder adds have none."""
     return TABLE.get(name.replace("head ", "get ", 1), Operation("Other", name))
 
 

@@ -7,18 +7,7 @@ from contextlib import aclosing
 
 from gpt_oss_server.models.model import Model
 from gpt_oss_server.stores.repeated import Repeated
-from inference.engine import (
-    Checked,
-    ContextOverflow,
-    Engine,
-    EngineBusy,
-    EngineClosed,
-    EngineFailed,
-    EngineInfo,
-    Sampling,
-    Shared,
-    Step,
-)
+from inference import engine as engines
 from inference.failures import Failures
 
 # Checks in a row that must fail before the process may end: a server elsewhere may only restart.
@@ -92,9 +81,9 @@ class EngineHealth:
     async def look(self) -> None:
         """Checks the engine once."""
         try:
-            if isinstance(self._engine, Checked):
+            if isinstance(self._engine, engines.Checked):
                 await self._engine.check()
-        except EngineFailed as error:
+        except engines.EngineFailed as error:
             self._report(str(error))
         except Exception as error:  # a defect of an engine's check, which must not end the checks
             _log.exception("The check of the engine failed.")
@@ -115,25 +104,27 @@ class EngineHealth:
             asyncio.get_running_loop().call_later(_AGAIN, self.repeated.wake)
 
 
-_OF_THE_REQUEST = (ContextOverflow, EngineBusy, EngineClosed)
+_OF_THE_REQUEST = (engines.ContextOverflow, engines.EngineBusy, engines.EngineClosed)
 
 
-def checked(engine: Engine) -> Engine:
-    if isinstance(engine, Checked):
+def checked(engine: engines.Engine) -> engines.Engine:
+    if isinstance(engine, engines.Checked):
         return engine
-    return SharedCountedEngine(engine) if isinstance(engine, Shared) else CountedEngine(engine)
+    return SharedCountedEngine(engine) if isinstance(engine, engines.Shared) else CountedEngine(engine)
 
 
 class CountedEngine:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: engines.Engine) -> None:
         self._engine = engine
         self._failures = Failures()
 
     @property
-    def info(self) -> EngineInfo:
+    def info(self) -> engines.EngineInfo:
         return self._engine.info
 
-    async def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
+    async def generate(
+        self, tokens: Sequence[int], sampling: engines.Sampling
+    ) -> AsyncGenerator[engines.Step, None]:
         try:
             async with aclosing(self._engine.generate(tokens, sampling)) as steps:
                 async for step in steps:
@@ -156,10 +147,10 @@ class CountedEngine:
 class SharedCountedEngine(CountedEngine):
     """The same for an engine that limits how many generations it accepts."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: engines.Engine) -> None:
         super().__init__(engine)
-        assert isinstance(engine, Shared)
-        self._shared: Shared = engine
+        assert isinstance(engine, engines.Shared)
+        self._shared: engines.Shared = engine
 
     def check_room(self) -> None:
         self._shared.check_room()

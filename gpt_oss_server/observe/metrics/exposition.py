@@ -1,7 +1,4 @@
-"""Writes the figures in the format that Prometheus reads, under this server's names, vLLM's, or both.
-
-It must not know where values come from.
-"""
+"""Writes figures, wherever they come from, for Prometheus: under this server's names, vLLM's, or both."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate

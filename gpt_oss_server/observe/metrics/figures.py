@@ -1,7 +1,4 @@
-"""The values of figures: counts, gauges and histograms, each by its labels.
-
-It must not know how they are written out.
-"""
+"""The values of figures: counts, gauges and histograms, each by its labels, however they are written out."""
 
 from __future__ import annotations
 

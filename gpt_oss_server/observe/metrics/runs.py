@@ -1,7 +1,4 @@
-"""Figures of runs: how turns ended, how long they took, and their tokens.
-
-What still runs is read when Prometheus asks, so that a long answer counts while it is generated.
-"""
+"""Figures of runs: how turns ended, their times and tokens; a long answer counts while it is generated."""
 
 from collections import Counter
 from typing import get_args

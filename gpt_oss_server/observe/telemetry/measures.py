@@ -1,7 +1,4 @@
-"""Metrics of runs and tools for OpenTelemetry, recorded when they end and never per token.
-
-No attribute has a text of a client: a series for each would have no bound.
-"""
+"""Metrics of runs and tools for OpenTelemetry, recorded when they end; no attribute has a client's text."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,4 @@
-"""The spans and metrics of a server, for the providers of the caller or those that the settings name.
-
-Where nothing takes a signal, `Telemetry` does nothing. Sending needs the packages of the extra `otel`.
-"""
+"""The spans and metrics of a server, for the providers of the caller or those that the settings name."""
 
 from __future__ import annotations
 

@@ -7,16 +7,39 @@ from typing import Any
 
 import httpx
 from openai import OpenAI
+from starlette.requests import Request
+from starlette.types import Message
 
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.app import create_app
 from gpt_oss_server.settings import Settings
+from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted, serving
 from tests.doubles.waiting import until_found
+
+APIS: dict[str, dict[str, Any]] = {
+    "/responses": {"input": "Hi"},
+    "/chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
+    "/completions": {"prompt": "Hi"},
+}
 
 
 def events_in(body: str) -> list[dict[str, Any]]:
     return [json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: ")]
+
+
+def upload_request(body: bytes, **headers: str) -> Request:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return Request({"type": "http", "headers": raw}, receive)
+
+
+def error_of(answer: httpx.Response | bytes) -> dict[str, Any]:
+    error: dict[str, Any] = json.loads(answer if isinstance(answer, bytes) else answer.content)["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    return error
 
 
 class Api:
@@ -80,3 +103,10 @@ def client_of(
     *turns: object, settings: Settings | None = None, **options: object
 ) -> AbstractContextManager[OpenAI]:
     return client_with(scripted(*turns, **options), settings)
+
+
+def streamed(client: OpenAI, **body: Any) -> dict[str, Any]:
+    """The final response of a stream, after a check of every event on the wire."""
+    answer = httpx.post(f"{client.base_url}responses", json={**body, "stream": True}, timeout=120)
+    assert answer.status_code == 200, answer.text
+    return check_stream(events_in(answer.text))

@@ -100,12 +100,8 @@ def message_of(completion: dict[str, Any], index: int = 0) -> dict[str, Any]:
 
 
 NEXT = "<|start|>assistant"
-
 HELLO = "<|channel|>final<|message|>Hello 東京 🧠!<|return|>"
-
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city":"Oslo"}<|call|>'
-
-
 GRAMMAR = {"syntax": "regex", "definition": "[a-z ]+"}
 SAY: dict[str, Any] = {
     "type": "custom",

@@ -66,10 +66,7 @@ STREAMS: dict[str, tuple[str, list[dict[str, Any]]]] = {
     ),
     "apply_patch_delete": (call("functions.apply_patch", '{"type":"delete_file","path":"a"}'), [EDIT]),
 }
-
-
 TOOL: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object"}}
-
 OSLO, PARIS = call("functions.f", '{"c":"Oslo"}'), call("functions.f", '{"c":"Paris"}')
 
 

@@ -8,7 +8,6 @@ from functools import cache, partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
 from starlette.types import Message
 
 from gpt_oss_server.apis.messages.tools import read_tools
@@ -16,6 +15,7 @@ from gpt_oss_server.app import create_app
 from gpt_oss_server.caller.caller import LOCAL
 from gpt_oss_server.http.uploads import read_upload
 from gpt_oss_server.settings import Settings
+from tests.doubles.apis.api_client import upload_request
 from tests.doubles.apis.asking import responses_service
 from tests.doubles.apis.chat_asking import service_of
 from tests.doubles.apis.messages_asking import messages_service
@@ -33,12 +33,7 @@ def filled(unit: str, size: int) -> str:
 
 
 def upload(body: str, kind: str = FORM) -> Read:
-    scope = {"type": "http", "headers": [(b"content-type", kind.encode())]}
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body.encode(), "more_body": False}
-
-    return lambda: asyncio.run(read_upload(Request(scope, receive), 2**25))
+    return lambda: asyncio.run(read_upload(upload_request(body.encode(), content_type=kind), 2**25))
 
 
 def form(disposition: str) -> str:

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
+
+from gpt_oss_server.settings import Settings
 
 ALICE, MALLORY = "sk-of-alice-2b7e151628aed2a6", "sk-of-mallory-9f86d081884c7d65"
 CALL = "<|channel|>analysis to=python code<|message|>open('/mnt/data/a.txt', 'w').write('secret')<|call|>"
@@ -22,10 +25,14 @@ _LIMITS = httpx.Limits(keepalive_expiry=1)  # sooner than the server closes an i
 SPEED = 2_000  # tokens per second, so that a long answer is running while others are asked for it
 
 
+def with_keys(folder: Path, *lines: str, **settings: Any) -> Settings:
+    (folder / "keys").write_text("\n".join(lines))
+    return Settings(api_key_file=str(folder / "keys"), **{"python": "off", **settings})
+
+
 def key_file(folder: Path, *lines: str) -> str:
-    file = folder / "keys"
-    file.write_text("\n".join([f"{ALICE} name=alice", f"{MALLORY} name=mallory", *lines]))
-    return str(file)
+    with_keys(folder, f"{ALICE} name=alice", f"{MALLORY} name=mallory", *lines)
+    return str(folder / "keys")
 
 
 def client_of(url: str, key: str) -> httpx.Client:
@@ -35,6 +42,14 @@ def client_of(url: str, key: str) -> httpx.Client:
 def socket_of(url: str, key: str) -> ClientConnection:
     place = url.replace("http:", "ws:") + "/responses"
     return connect(place, additional_headers={"Authorization": f"Bearer {key}"})
+
+
+def socket_status(url: str, **options: Any) -> int:
+    try:
+        with connect(url.replace("http:", "ws:") + "/responses", **options):
+            return 101
+    except InvalidStatus as refused:
+        return refused.response.status_code
 
 
 def ask(socket: ClientConnection, **body: Any) -> dict[str, Any]:

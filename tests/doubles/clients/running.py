@@ -1,7 +1,6 @@
 """Runs real clients; `make clients` installs them to .venv/clients, the Python ones to several environments.
 
-Tests of missing clients are skipped with a reason. Clients see neither this repository's packages nor the
-user's own configuration.
+Clients see neither this repository's packages nor the user's own configuration.
 """
 
 import json
@@ -9,8 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +21,7 @@ from gpt_oss_server.settings import Settings
 from tests.doubles.apis.messages_asking import check_events
 from tests.doubles.lints import check_stream
 from tests.doubles.serving import scripted, serving
+from tests.doubles.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = Path(os.environ.get("CLIENTS_FOLDER", ROOT / ".venv" / "clients"))
@@ -78,19 +77,12 @@ def abort_in_mid_stream(engine: Any, arguments: Sequence[str], folder: Path, env
     quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     process = subprocess.Popen(arguments, cwd=folder, env=env, **quiet)
     try:
-        _wait(lambda: engine.active == 1, "the client sends no request")
+        wait_until(lambda: engine.active == 1, "the client sends no request")
         process.send_signal(signal.SIGINT)
-        _wait(lambda: engine.active == 0, "the turn continues without a client")
+        wait_until(lambda: engine.active == 0, "the turn continues without a client")
     finally:
         process.kill()
         process.wait()
-
-
-def _wait(holds: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.02)
 
 
 def run_script(name: str, folder: Path, url: str, environment: str = "python") -> Any:

@@ -1,7 +1,4 @@
-"""A server of embeddings and of a reranker, as llama-server and vLLM answer, for words of a few meanings.
-
-A text's vector counts its words, of which those of one meaning are the same.
-"""
+"""A server of embeddings and of a reranker: a text's vector counts its words, by their meanings."""
 
 import math
 import zlib

@@ -25,6 +25,8 @@ class Refusal(Exception):
 class HttpDouble:
     """`async with Double() as double:` serves at `double.url`."""
 
+    ending = b""  # after the last event of a stream
+
     def __init__(self, model: Model = some_model, context: int = 600) -> None:
         self.model, self.context = model, context
         self.name = "some/model"
@@ -54,10 +56,6 @@ class HttpDouble:
     def answer(self, path: str, body: Any) -> Any:
         """JSON, or an iterator of a stream's events. Raises `Refusal`."""
         raise NotImplementedError
-
-    def ending(self) -> bytes:
-        """After the last event of a stream."""
-        return b""
 
     def continued(self, prompt: Sequence[int], body: Any, limit: int) -> Iterator[int]:
         tokens = list(prompt)
@@ -136,8 +134,8 @@ class HttpDouble:
             if self.pace:
                 await asyncio.sleep(self.pace)
             yield _chunk(b"data: " + json.dumps(event).encode() + b"\n\n")
-        if self.ending():
-            yield _chunk(self.ending())
+        if self.ending:
+            yield _chunk(self.ending)
         yield b"0\r\n\r\n"
 
     @staticmethod

@@ -1,6 +1,4 @@
-"""A program that is started as llama-server is, with its double's wire: for what a real one cannot be made
-to do.
-"""
+"""A program that is started as llama-server is, with its double's wire, and that fails on demand."""
 
 import argparse
 import asyncio

@@ -19,6 +19,8 @@ watermark choice
 
 
 class SglangDouble(HttpDouble):
+    ending = b"data: [DONE]\n\n"
+
     def __init__(self, model: Model = some_model, context: int = 606) -> None:
         super().__init__(model, context)
         self.has_ids = True
@@ -57,9 +59,6 @@ class SglangDouble(HttpDouble):
             case "/generate":
                 return self._generate(body)
         raise Refusal(404, {"object": "error", "message": "Not Found", "type": "404", "code": 404})
-
-    def ending(self) -> bytes:
-        return b"data: [DONE]\n\n"
 
     def _abort(self, body: Any) -> bytes:
         if self.admin_key is not None and f"bearer {self.admin_key}" != self.headers[-1].get("authorization"):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpt_oss_server.harmony.encoding import load_encoding
-from tests.doubles.engines.http_double import HttpDouble, Model, Refusal, some_model
+from tests.doubles.engines.http_double import HttpDouble, Refusal
 
 END = 200002  # it stops there whatever a request wants
 DEFAULT_LIMIT = 16
@@ -18,15 +18,14 @@ MOST_LOGPROBS = 20
 
 
 class VllmDouble(HttpDouble):
-    def __init__(self, model: Model = some_model, context: int = 600) -> None:
-        super().__init__(model, context)
-        self.has_ids = True
-        self.counts_cached = True  # --enable-prompt-tokens-details
-        self.at_once = 1  # tokens of one chunk
-        self.aborts_after: int | None = None  # tokens, then the scheduler gives the request up
-        self.fails_after: int | None = None  # tokens, then an error in the stream
-        self.misreads = False
-        self.takes_grammars = True
+    ending = b"data: [DONE]\n\n"
+    has_ids = True
+    counts_cached = True  # --enable-prompt-tokens-details
+    at_once = 1  # tokens of one chunk
+    aborts_after: int | None = None  # tokens, then the scheduler gives the request up
+    fails_after: int | None = None  # tokens, then an error in the stream
+    misreads = False
+    takes_grammars = True
 
     def answer(self, path: str, body: Any) -> Any:
         match path:
@@ -40,9 +39,6 @@ class VllmDouble(HttpDouble):
             case "/v1/completions":
                 return self._completion(body)
         raise Refusal(404, {"detail": "Not Found"})
-
-    def ending(self) -> bytes:
-        return b"data: [DONE]\n\n"
 
     def _completion(self, body: Any) -> Any:
         self._check(body)

@@ -1,7 +1,6 @@
 """A model that samples random tokens within a grammar, with some tokens made likely.
 
-It acts like random weights at temperature 1, without the weights: every allowed token has the weight 1,
-except for the tokens that close a body, which have a share of the whole, so that bodies end.
+Every allowed token has the weight 1, except for those that close a body, which have a share of the whole.
 """
 
 from collections.abc import AsyncGenerator, Collection, Sequence

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from tests.doubles.server_process import answers, await_ready, free_port
+from tests.doubles.waiting import wait_until
 
 
 class Scraped:
@@ -56,7 +56,6 @@ def scraped_at(url: str) -> Scraped:
     return Scraped(answer.text)
 
 
-_SECONDS = 180  # generous: the machine may be busy
 _CONFIG = """\
 global: {{scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 2s}}
 rule_files: [{rules}]
@@ -71,7 +70,7 @@ class Prometheus:
         self.url = url
 
     def get(self, path: str, **query: str) -> Any:
-        parsed = httpx.get(f"{self.url}/api/v1/{path}", params=query, timeout=_SECONDS).json()
+        parsed = httpx.get(f"{self.url}/api/v1/{path}", params=query, timeout=180).json()
         assert parsed["status"] == "success", f"{query}: {parsed.get('error')}"
         return parsed["data"]
 
@@ -80,11 +79,7 @@ class Prometheus:
         return found
 
     def wait_for(self, expression: str) -> list[dict[str, Any]]:
-        until = time.monotonic() + _SECONDS
-        while not (found := self.query(expression)):
-            assert time.monotonic() < until, f"{expression} has no series after {_SECONDS} s"
-            time.sleep(0.2)
-        return found
+        return wait_until(lambda: self.query(expression), f"{expression} has no series")
 
 
 def tool(name: str) -> str:

@@ -1,7 +1,4 @@
-"""The code blocks of the documentation, and the commands of those in a shell's language.
-
-A comment before a block (`<!-- not run: REASON -->`) states why no test runs it here.
-"""
+"""The code blocks of the documentation, and the commands of those in a shell's language."""
 
 import io
 import re
@@ -106,10 +103,7 @@ def words_of(command: str) -> tuple[dict[str, str], list[str]]:
 
 @contextmanager
 def shared_names(**given: object) -> Iterator[dict[str, object]]:
-    """The names that the Python blocks of a page share.
-
-    The clients among them are closed at the end; the garbage collector would warn of them.
-    """
+    """The names that the Python blocks of a page share; the clients among them are closed at the end."""
     names = dict(given)
     try:
         yield names

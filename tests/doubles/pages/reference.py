@@ -1,7 +1,4 @@
-"""What the generated reference states of events and items, to compare it with what servers send.
-
-Takes an event or an item of any test's stream. Raises an AssertionError that names what the page lacks.
-"""
+"""What the generated reference states of events and items, to compare it with what servers send."""
 
 import re
 from dataclasses import dataclass

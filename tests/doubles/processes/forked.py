@@ -1,8 +1,7 @@
 """`subprocess.Popen` for the command, without the seconds that its imports take.
 
-`Command(words)` is `Popen([python, "-m", "gpt_oss_server", *words])`: a process of its own with its own
-arguments, environment, descriptors and signals. Where it can be, it is forked from a process that has made
-the imports (`nursery`); otherwise, and with `fresh=True`, Python starts as a user's does.
+Where it can be, a `Command` is forked from a process that has made the imports (`nursery`); otherwise, and
+with `fresh=True`, Python starts as a user's does.
 """
 
 import atexit

@@ -1,8 +1,7 @@
 """Forks for each run of the command, whose imports it has made: `python -m` this with the number of a socket.
 
 Takes requests over the socket: `sys.argv`, environment, folder and the descriptors of a run. Returns, on each
-run's own socket, its process id and, at its end, its status as `os.waitpid` gives it. A run is a process of
-its own; only its imports are not.
+run's own socket, its process id and, at its end, its status as `os.waitpid` gives it.
 """
 
 import array
@@ -163,10 +162,7 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
 
 
 def take_terminal() -> None:
-    """Makes standard input the controlling terminal, so that Ctrl-C becomes a signal, and enables the signal.
-
-    A process that a shell starts in the background ignores SIGINT, and so do its children.
-    """
+    """Makes standard input the controlling terminal, and enables SIGINT, which background jobs ignore."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     ioctl(0, termios.TIOCSCTTY, 0)
 

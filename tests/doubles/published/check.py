@@ -1,7 +1,6 @@
 """Checks events and objects against OpenAI's published schemas (`schemas.json`, made by `extract.py`).
 
-Takes an event of a stream or an object of an answer. Raises an AssertionError that names the place. Two
-exceptions: `usage` is null before the end of a response, although the document allows no null (its own
+Two exceptions: `usage` is null before the end of a response, although the document allows no null (its own
 examples do); and the document does not list two error codes that OpenAI's service sends.
 """
 

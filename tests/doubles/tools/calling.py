@@ -31,6 +31,12 @@ def processes() -> set[int]:
     return set(measure(os.getpid(), 100_000).ids) - {os.getpid()}
 
 
+def lives(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
 def launchers() -> set[int]:
     """Orphaned processes of kernels, whatever started them."""
     seen: set[int] = set()

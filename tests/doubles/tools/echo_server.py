@@ -1,7 +1,4 @@
-"""A real MCP server from the `mcp` package, run by tests in a process or a thread, with tools that misbehave.
-
-`python echo_server.py stdio`, or in a thread over HTTP with `serving(...)`.
-"""
+"""A real MCP server from the `mcp` package, in a process or a thread, with tools that misbehave."""
 
 import asyncio
 import base64

@@ -30,16 +30,13 @@ async def failure(
 
 
 class Scripted:
+    opened = closed_sessions = closed = at_once = most_at_once = 0
+
     def __init__(
         self, behaviour: Behaviour, namespace: str = "notes", functions: tuple[str, ...] = ("add",)
     ) -> None:
         self.declaration = Declaration(namespace, None, tuple(Function(name) for name in functions))
         self.behaviour = behaviour
-        self.opened = 0
-        self.closed_sessions = 0
-        self.closed = 0
-        self.at_once = 0
-        self.most_at_once = 0
 
     def open(self) -> ScriptedSession:
         self.opened += 1
@@ -95,12 +92,8 @@ ANSWER = "<|channel|>final<|message|>It is 4.<|return|>"
 class Calculator:
     """A tool in place of python: it evaluates sums, and counts the calls of each session."""
 
-    def __init__(self) -> None:
-        self.closed_sessions = 0
-
-    @property
-    def declaration(self) -> Declaration:
-        return Declaration("python", "Evaluates sums.")
+    closed_sessions = 0
+    declaration = Declaration("python", "Evaluates sums.")
 
     def open(self) -> Session:
         return CalculatorSession(self)

@@ -13,9 +13,7 @@ _TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required
 
 
 class Notes:
-    def __init__(self) -> None:
-        self.closed = 0
-
+    closed = 0
     declaration = Declaration(
         "notes", "Takes notes.", (Function("add", "Adds.", _TEXT), Function("all", "Lists."))
     )

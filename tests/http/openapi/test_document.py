@@ -8,11 +8,11 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.doubles.apis.api_client import APIS
 from tests.doubles.serving import scripted, serving
 
 THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
 HELLO = f"{THOUGHT}<|channel|>final<|message|>Hello!<|return|>"
-CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_query_parameters_are_described(document: dict[str, Any]) -> None:
     [
         *(("post", path, {"input": "Hi"}) for path in ("/v1/responses", "/v1/responses/input_tokens")),
         *(("post", path, {"prompt": "Hi"}) for path in ("/v1/completions", "/tokenize")),
-        *(("post", "/v1/conversations", {}), ("post", "/v1/chat/completions", CHAT)),
+        *(("post", "/v1/conversations", {}), ("post", "/v1/chat/completions", APIS["/chat/completions"])),
         *(("post", "/detokenize", {"tokens": [1]}), ("post", "/v1/responses", {"input": 7})),
         *(("get", path, None) for path in ("/v1/models", "/v1/containers", "/health")),
     ],

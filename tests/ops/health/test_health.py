@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,24 +18,18 @@ from gpt_oss_server.observe.health.state import Health
 from gpt_oss_server.settings import Settings
 from inference.engine import EngineFailed
 from inference.failures import IN_A_ROW
+from tests.doubles.apis.api_client import APIS
 from tests.doubles.commands import ANSWER, script
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.engines.vllm_double import Killable, killable_vllm
 from tests.doubles.inference.breaking import breaking_engine
 from tests.doubles.server_process import Served
 from tests.doubles.server_process import serving as process_serving
-from tests.doubles.serving import scripted, serving
+from tests.doubles.serving import HELLO, scripted, serving
+from tests.doubles.waiting import until_found, wait_until
 
 CHECKS = Settings(engine_check_interval=0.02, python="off")
-HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 REQUEST: dict[str, Any] = {"prompt": [1, 2, 3], "max_tokens": 1}
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
 
 
 def status(client: httpx.Client, path: str = "/health") -> int:
@@ -64,7 +58,7 @@ def test_health_turns_when_steps_fail_and_says_why_until_they_succeed_again() ->
             failed = client.post("/v1/completions", json=REQUEST)
             assert (failed.status_code, failed.json()["error"]["code"]) == (503, "server_error")
             assert failed.headers["retry-after"] == "1"
-        until(lambda: status(client) == 503)
+        wait_until(lambda: status(client) == 503)
         health, ready = client.get("/health").json(), client.get("/ready")
         assert (health["status"], health["ready"]) == ("failing", False)
         error = ready.json()["error"]
@@ -75,7 +69,7 @@ def test_health_turns_when_steps_fail_and_says_why_until_they_succeed_again() ->
             assert "fell out" not in sentence  # only the log has an exception's text
         assert status(client, "/live") == 200
         runner.failure = None
-        until(lambda: status(client) == 200 == status(client, "/ready"))
+        wait_until(lambda: status(client) == 200 == status(client, "/ready"))
 
 
 @pytest.mark.parametrize(
@@ -92,15 +86,8 @@ def test_health_turns_at_a_final_failure(failure: BaseException, trouble: str | 
         runner.failure, runner.trouble = failure, trouble
         assert client.post("/v1/completions", json=REQUEST).status_code == 503
         runner.failure = None
-        until(lambda: status(client) == 503)
+        wait_until(lambda: status(client) == 503)
         assert problem in client.get("/health").json()["problem"]
-
-
-APIS: dict[str, dict[str, object]] = {
-    "/v1/responses": {"input": "Hi"},
-    "/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
-    "/v1/completions": REQUEST,
-}
 
 
 @pytest.mark.parametrize("path", APIS)
@@ -110,14 +97,14 @@ def test_no_stream_begins_while_the_engine_is_known_to_be_broken(path: str, stre
     with serving(engine, CHECKS) as url, client_of(url) as client:
         for _ in range(IN_A_ROW):
             client.post("/v1/completions", json=REQUEST)
-        until(lambda: status(client) == 503)
-        refused = client.post(path, json={**APIS[path], "stream": stream})
+        wait_until(lambda: status(client) == 503)
+        refused = client.post(f"/v1{path}", json={**APIS[path], "stream": stream})
         assert refused.status_code == 503
         assert int(refused.headers["retry-after"]) > 0
         assert "The engine cannot generate" in refused.json()["error"]["message"]
         engine.fails_after = None
-        until(lambda: status(client) == 200)
-        assert client.post(path, json={**APIS[path], "stream": stream}).status_code == 200
+        wait_until(lambda: status(client) == 200)
+        assert client.post(f"/v1{path}", json={**APIS[path], "stream": stream}).status_code == 200
 
 
 def test_requests_that_are_wrong_do_not_count() -> None:
@@ -128,38 +115,36 @@ def test_requests_that_are_wrong_do_not_count() -> None:
         assert status(client) == 200
 
 
+class Checked:
+    def __init__(self, failure: Exception) -> None:
+        self.failure: Exception | None = failure
+
+    async def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
 async def test_a_failure_is_reported_for_good_only_after_a_second_check() -> None:
-    class Blinking:
-        sound = False
-
-        async def check(self) -> None:
-            if not self.sound:
-                raise EngineFailed("gone")
-
-    engine, reports = Blinking(), list[str]()
+    engine, reports = Checked(EngineFailed("gone")), list[str]()
     health = Health([Model.of(engine, CHECKS, title="m")], interval=60)  # type: ignore[arg-type]
     health.on_failure = reports.append
     await health.look()
     assert (health.problem, reports) == ("gone", [])
-    engine.sound = True
+    failure, engine.failure = engine.failure, None
     await health.look()
     assert (health.problem, reports) == (None, [])
-    engine.sound = False
+    engine.failure = failure
     for _ in range(4):
         await health.look()
     assert reports == ["gone"]
 
 
 async def test_a_check_that_breaks_is_a_problem_and_does_not_end_the_checks() -> None:
-    class Broken:
-        async def check(self) -> None:
-            raise ValueError("a bug")
-
-    health = Health([Model.of(Broken(), CHECKS, title="m")], interval=0.01)  # type: ignore[arg-type]
+    broken = Checked(ValueError("a bug"))
+    health = Health([Model.of(broken, CHECKS, title="m")], interval=0.01)  # type: ignore[arg-type]
     health.start()
     await asyncio.sleep(0.2)
-    assert health.problem is not None
-    assert "ValueError" in health.problem
+    assert "ValueError" in str(health.problem)
     await health.close()
 
 
@@ -175,10 +160,10 @@ def behind_a_server(*more: str) -> Iterator[tuple[Killable, Served, httpx.Client
 def test_health_turns_when_the_remote_engine_is_killed_and_back_when_it_returns() -> None:
     with behind_a_server() as (engine, _, client):
         engine.kill()
-        until(lambda: status(client) == 503)
+        wait_until(lambda: status(client) == 503)
         assert "cannot be reached" in client.get("/health").json()["problem"]
         engine.start_again()
-        until(lambda: status(client) == 200 == status(client, "/ready"))
+        wait_until(lambda: status(client) == 200 == status(client, "/ready"))
 
 
 def test_the_process_ends_with_its_own_code_where_the_operator_wishes() -> None:
@@ -219,10 +204,6 @@ async def under_work(served: Served, client: httpx.AsyncClient) -> list[dict[str
     return [events[-1] for events in await asyncio.gather(*work)]
 
 
-async def exit_code(served: Served) -> int:
-    return await asyncio.to_thread(served.process.wait, 300)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("speed", "grace", "end", "code"),
@@ -242,7 +223,7 @@ async def test_work_ends_within_the_grace_period_or_with_a_terminal_event(
             assert texts == {"word " * 40}
         else:
             assert {event["response"]["error"]["code"] for event in ended} == {"server_is_overloaded"}
-        assert await exit_code(served) == code
+        assert await asyncio.to_thread(served.process.wait, 300) == code
 
 
 @pytest.mark.slow
@@ -254,23 +235,20 @@ async def test_the_next_server_continues_the_background_responses(tmp_path: Path
             body = {"input": "x", "background": True}
             started = [(await client.post("/responses", json=body)).json() for _ in range(RUNS)]
             served.process.send_signal(signal.SIGTERM)
-            assert await exit_code(served) == ExitCode.IN_TIME  # nothing has failed
+            assert await asyncio.to_thread(served.process.wait, 300) == ExitCode.IN_TIME  # nothing has failed
     script(tmp_path, TEXT)
     with process_serving("--model", slow, *flags) as served:
         async with clients_of(served) as client:
-            ended = await asyncio.gather(*(until_ended(client, each["id"]) for each in started))
+
+            async def found() -> list[dict[str, Any]]:
+                return [(await client.get(f"/responses/{each['id']}")).json() for each in started]
+
+            def have_ended(found: list[dict[str, Any]]) -> bool:
+                return not {response["status"] for response in found} & {"queued", "in_progress"}
+
+            ended = await until_found(found, have_ended, seconds=300)
     assert {response["status"] for response in ended} == {"completed"}
     assert {response["output"][-1]["content"][0]["text"] for response in ended} == {"word " * 40}
-
-
-async def until_ended(client: httpx.AsyncClient, response_id: str) -> dict[str, Any]:
-    until = time.monotonic() + 300
-    while True:
-        response: dict[str, Any] = (await client.get(f"/responses/{response_id}")).json()
-        if response["status"] not in ("queued", "in_progress"):
-            return response
-        assert time.monotonic() < until, "it was not continued"
-        await asyncio.sleep(0.2)
 
 
 def test_before_it_stops_listening_it_is_not_ready_and_serves_nevertheless(tmp_path: Path) -> None:
@@ -302,6 +280,6 @@ async def test_a_second_signal_stops_immediately(tmp_path: Path, second: signal.
             await asyncio.sleep(0.5)
             assert served.process.poll() is None
             served.process.send_signal(second)
-            assert await exit_code(served) == 128 + second
+            assert await asyncio.to_thread(served.process.wait, 300) == 128 + second
             with pytest.raises(httpx.TransportError):
                 await reading

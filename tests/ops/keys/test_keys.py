@@ -17,8 +17,9 @@ from gpt_oss_server.caller.key_file import digest_of, read_keys
 from gpt_oss_server.caller.keyring import Keyring
 from gpt_oss_server.settings import Settings, SettingsError
 from tests.doubles.apis.api_client import Api
-from tests.doubles.apis.keyed import MALLORY, key_file
-from tests.doubles.serving import scripted
+from tests.doubles.apis.keyed import MALLORY, key_file, with_keys
+from tests.doubles.serving import HELLO, scripted
+from tests.doubles.stored import known
 from tests.doubles.waiting import until_found
 
 KEY, OTHER, NEW = "sk-2b7e151628aed2a6", "sk-9f86d081884c7d65", "sk-60303ae22b998861"
@@ -37,19 +38,17 @@ def written(folder: Path, text: str) -> Path:
 
 def test_a_key_is_found_and_nothing_else_is(tmp_path: Path) -> None:
     keys = ring(written(tmp_path, f"{KEY} name=shop"), OTHER)
-    found = keys.find(KEY)
-    assert found is not None
-    assert found.name == "shop"
-    assert keys.find(OTHER) is not None
+    assert known(keys.find(digest_of(KEY))).name == "shop"
+    assert keys.find(digest_of(OTHER)) is not None
     digest = hashlib.sha256(KEY.encode()).hexdigest()
     for wrong in (NEW, "", KEY[:-1], KEY + "x", KEY.upper(), digest, "\udce9"):
-        assert keys.find(wrong) is None
+        assert keys.find(digest_of(wrong)) is None
 
 
 def test_no_key_is_kept(tmp_path: Path) -> None:
     secret = "sk-" + hashlib.sha256(b"of this test").hexdigest()
     keys = ring(written(tmp_path, f"{secret} name=shop"))
-    assert keys.find(secret) is not None
+    assert keys.find(digest_of(secret)) is not None
     seen: set[int] = set()
     waiting: list[object] = [keys.__dict__]
     while waiting:
@@ -67,14 +66,12 @@ def test_no_key_is_kept(tmp_path: Path) -> None:
 def test_a_change_of_the_file_takes_effect(tmp_path: Path) -> None:
     file = written(tmp_path, f"{KEY} name=shop rpm=5")
     keys = ring(file)
-    before = keys.find(KEY)
-    assert before is not None
+    before = known(keys.find(digest_of(KEY)))
     file.write_text(f"{NEW} name=shop rpm=7")
     keys.reload()
-    after = keys.find(NEW)
-    assert after is not None
+    after = known(keys.find(digest_of(NEW)))
     assert (after.owner, after.limits.rpm) == (before.owner, 7)
-    assert keys.find(KEY) is None
+    assert keys.find(digest_of(KEY)) is None
     assert keys.current(before) is None
     assert keys.current(after) == after
 
@@ -87,7 +84,7 @@ async def test_a_running_server_notices_a_change_also_of_a_replaced_file(tmp_pat
         (tmp_path / "next").replace(tmp_path / "keys")
 
         async def found() -> bool:
-            return keys.find(NEW) is not None
+            return keys.find(digest_of(NEW)) is not None
 
         await until_found(found, bool)
     finally:
@@ -103,18 +100,18 @@ def test_a_broken_file_keeps_the_old_keys_and_is_a_sentence_in_the_log(
     file.write_bytes(broken.encode("utf-8", "surrogateescape"))
     for _ in range(3):
         keys.reload()
-    assert keys.find(KEY) is not None
-    assert keys.find(NEW) is None
+    assert keys.find(digest_of(KEY)) is not None
+    assert keys.find(digest_of(NEW)) is None
     assert [record.levelname for record in caplog.records] == ["ERROR"], "once for each change"
     assert "stay as they were" in caplog.text
     assert NEW not in caplog.text
     file.unlink()
     keys.reload()
-    assert keys.find(KEY) is not None
+    assert keys.find(digest_of(KEY)) is not None
     assert "cannot be read" in caplog.text
     file.write_text(NEW)
     keys.reload()
-    assert keys.find(NEW) is not None
+    assert keys.find(digest_of(NEW)) is not None
 
 
 @pytest.mark.parametrize("text", ["", "# none", f"{KEY} rpm=fast"])
@@ -133,7 +130,7 @@ def test_a_lookup_takes_as_long_for_nearly_right_keys_as_for_wrong_ones(tmp_path
     def seconds(key: str) -> float:
         began = time.thread_time()
         for _ in range(200):
-            keys.find(key)
+            keys.find(digest_of(key))
         return time.thread_time() - began
 
     for one, other in ((nearly, far), (right, far), (f"sk-{0:032x}", right)):
@@ -230,7 +227,6 @@ def test_a_mistake_is_a_sentence_with_the_line_and_without_the_key(text: str, pa
     assert "sk-" not in message
 
 
-HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
 WEB = {"type": "web_search"}
 MCP = {"type": "mcp", "server_label": "x", "server_url": "http://127.0.0.1:9/mcp"}
@@ -239,12 +235,10 @@ MESSAGES = [{"role": "user", "content": "Hi"}]
 
 @pytest.fixture
 def api(tmp_path: Path) -> Api:
-    keys = tmp_path / "keys"
-    keys.write_text("sk-none tools=none\nsk-python tools=python\nsk-web tools=browser\nsk-all\n")
-    pages = tmp_path / "pages"
-    pages.mkdir()
-    tools = {"python": "unsafe-local", "browser": f"local:{pages}", "allow_private_hosts": True}
-    return Api(scripted(HELLO), Settings(api_key_file=str(keys), **tools))  # type: ignore[arg-type]
+    keys = ("sk-none tools=none", "sk-python tools=python", "sk-web tools=browser", "sk-all")
+    (tmp_path / "pages").mkdir()
+    tools = {"python": "unsafe-local", "browser": f"local:{tmp_path}/pages", "allow_private_hosts": True}
+    return Api(scripted(HELLO), with_keys(tmp_path, *keys, **tools))
 
 
 async def status(api: Api, key: str, path: str, **body: Any) -> tuple[int, str | None]:
@@ -308,8 +302,7 @@ async def test_whoever_continues_a_run_serves_its_owner_with_the_limits_of_its_k
     sent = {"X-Api-Key": SHOP, "x-session-id": "s1"}
     body = {"input": "Hi", "background": True}
     begun = (await first.client.post("/responses", json=body, headers=sent)).json()
-    began = first.service.background.running(begun["id"], "shop")
-    assert began is not None
+    began = known(first.service.background.running(begun["id"], "shop"))
     place = f"/responses/{begun['id']}"
 
     async def output() -> list[Any]:
@@ -326,8 +319,7 @@ async def test_whoever_continues_a_run_serves_its_owner_with_the_limits_of_its_k
     async def running() -> Run | None:
         return second.service.background.running(begun["id"], "shop")
 
-    run = await until_found(running, lambda found: found is not None)
-    assert run is not None
+    run = known(await until_found(running, lambda found: found is not None))
     assert run.caller.access == replace(began.caller.access, digest=b"")
     assert run.caller.access.limits.kernels == 1
     assert (run.caller.client, run.caller.labels) == (began.caller.client, began.caller.labels)

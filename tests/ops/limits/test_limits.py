@@ -12,8 +12,8 @@ import pytest
 from openai import OpenAI
 
 from gpt_oss_server.settings import Settings
-from tests.doubles.apis.api_client import Api
-from tests.doubles.apis.keyed import ask, socket_of
+from tests.doubles.apis.api_client import APIS, Api
+from tests.doubles.apis.keyed import ask, socket_of, with_keys
 from tests.doubles.serving import scripted, serving
 from tests.doubles.waiting import until_found
 
@@ -21,17 +21,7 @@ HELLO = "<|channel|>final<|message|>Hello, you there!<|return|>"
 SLOW = "<|channel|>final<|message|>" + "word " * 4_000
 LIMITS = ("limit", "remaining", "reset")
 OWN = {"Authorization": "Bearer sk-a"}
-APIS: dict[str, dict[str, Any]] = {
-    "/responses": {"input": "Hi"},
-    "/chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
-    "/completions": {"prompt": "Hi"},
-}
 Make = Callable[..., Api]
-
-
-def with_keys(folder: Path, *lines: str, **settings: Any) -> Settings:
-    (folder / "keys").write_text("\n".join(lines))
-    return Settings(api_key_file=str(folder / "keys"), **{"python": "off", **settings})
 
 
 @pytest.fixture

@@ -9,27 +9,22 @@ from typing import Any
 import httpx
 import pytest
 
-from gpt_oss_server.settings import Settings
 from inference.backends.table import load
 from inference.options import EngineOptions
 from tests.doubles.apis.api_client import Api
-from tests.doubles.postgres import missing, running_postgres
-from tests.doubles.serving import scripted, serving
+from tests.doubles.apis.keyed import with_keys
+from tests.doubles.postgres import running_postgres
+from tests.doubles.serving import HELLO, scripted, serving
 from tests.tools.python.conftest import needs_bubblewrap
 
-HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 LONG = {"when": "LONG", "text": "<|channel|>final<|message|>" + "word " * 4_000}
 OWN = {"Authorization": "Bearer sk-a"}
 
 
 @pytest.fixture
 async def servers(tmp_path: Path) -> AsyncIterator[list[Api]]:
-    if (why := missing()) is not None:
-        pytest.skip(why)
-    (tmp_path / "keys").write_text("sk-a rpm=20 background=3\n")
     with running_postgres() as postgres:
-        place = postgres.new_database()
-        settings = Settings(store=place, api_key_file=str(tmp_path / "keys"), python="off")
+        settings = with_keys(tmp_path, "sk-a rpm=20 background=3", store=postgres.new_database())
         both = [Api(scripted(LONG, HELLO, tokens_per_second=3_000), settings) for _ in range(2)]
         yield both
         for api in both:
@@ -60,8 +55,7 @@ MANY, SLOTS = 32, 4
 
 @pytest.mark.slow
 async def test_one_keys_many_requests_do_not_hold_up_anothers_one(tmp_path: Path) -> None:
-    (tmp_path / "keys").write_text("sk-many\nsk-one\n")
-    settings = Settings(api_key_file=str(tmp_path / "keys"), python="off", max_concurrent=SLOTS)
+    settings = with_keys(tmp_path, "sk-many", "sk-one", max_concurrent=SLOTS)
     order: list[str] = []
     working = asyncio.Event()  # all requests wait, and some have been answered
 
@@ -99,14 +93,9 @@ MIB = 1024 * 1024
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     needs_bubblewrap()
-    (tmp_path / "keys").write_text("sk-small memory=150MiB\nsk-default\nsk-free memory=none\n")
-    settings = Settings(
-        api_key_file=str(tmp_path / "keys"),
-        python="bubblewrap",
-        browser="off",
-        key_python_memory=170 * MIB,
-        max_body_bytes=64 * MIB,
-    )
+    keys = ("sk-small memory=150MiB", "sk-default", "sk-free memory=none")
+    bounds = {"key_python_memory": 170 * MIB, "max_body_bytes": 64 * MIB}
+    settings = with_keys(tmp_path, *keys, python="bubblewrap", browser="off", **bounds)
     with serving(scripted(GROW, ANSWER, loop=True), settings) as base:
         yield base
 

@@ -6,7 +6,6 @@ import logging
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,17 @@ from websockets.sync.client import connect
 from gpt_oss_server.caller.record import ARRIVALS, ENDS, RequestRecord, without_quotes
 from gpt_oss_server.observe.logs.setup import JsonForm, TextForm
 from gpt_oss_server.settings import Settings
+from tests.doubles.apis.api_client import APIS
+from tests.doubles.apis.keyed import with_keys
 from tests.doubles.commands import ANSWER, COMMAND, run, script
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.server_process import ServerProcess
 from tests.doubles.server_process import serving as process_serving
-from tests.doubles.serving import leave_in_the_middle, scripted, serving
+from tests.doubles.serving import HELLO, leave_in_the_middle, scripted, serving
+from tests.doubles.waiting import wait_until
 
-HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 LONG = "<|channel|>final<|message|>" + "word " * 400 + "<|return|>"
-CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
+CHAT = APIS["/chat/completions"]
 Fields = dict[str, Any]
 
 
@@ -39,10 +40,8 @@ class Lines:
         return [{"message": r.getMessage(), "level": r.levelname, **r.fields} for r in found]  # type: ignore[attr-defined]
 
     def ended(self, count: int = 1, event: str = "request ended") -> list[Fields]:
-        deadline = time.monotonic() + 20
-        while len(found := self.of(event)) < count:
-            assert time.monotonic() < deadline, found
-            time.sleep(0.01)
+        wait_until(lambda: len(self.of(event)) >= count)
+        found = self.of(event)
         assert len(found) == count
         return found
 
@@ -92,16 +91,11 @@ def test_each_api_ends(url: str, lines: Lines, path: str, body: Fields, finish: 
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [("responses", {"input": "Hi"}), ("chat/completions", CHAT), ("completions", {"prompt": [1]})],
-)
-def test_a_client_that_leaves_has_the_tokens_so_far(
-    lines: Lines, path: str, body: Fields, stream: bool
-) -> None:
+@pytest.mark.parametrize("path", APIS)
+def test_a_client_that_leaves_has_the_tokens_so_far(lines: Lines, path: str, stream: bool) -> None:
     engine = scripted(LONG, tokens_per_second=100)
     with serving(engine, Settings(python="off")) as url:
-        asyncio.run(leave_in_the_middle(f"{url}/{path}", {**body, "stream": stream}, engine))
+        asyncio.run(leave_in_the_middle(f"{url}{path}", {**APIS[path], "stream": stream}, engine))
         [line] = lines.ended()
     assert (line["finish"], line["status"]) == ("client left", 200 if stream else 499)
     assert line["output_tokens"] < 400
@@ -192,10 +186,7 @@ def test_probes_and_files_of_pages_are_lines_only_at_level_debug(
 
 
 def test_the_name_of_the_key_is_in_the_line_and_the_key_is_not(lines: Lines, tmp_path: Path) -> None:
-    keys = tmp_path / "keys"
-    keys.write_text("sk-secret-of-alice name=alice\n")
-    settings = Settings(python="off", api_key_file=str(keys))
-    with serving(scripted(HELLO), settings) as url:
+    with serving(scripted(HELLO), with_keys(tmp_path, "sk-secret-of-alice name=alice")) as url:
         for key in ("sk-secret-of-alice", "sk-wrong"):
             httpx.post(f"{url}/responses", json={"input": "Hi"}, headers={"authorization": f"Bearer {key}"})
         known, unknown = lines.ended(2)
@@ -303,10 +294,13 @@ def parsed(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_no_level_writes_keys_and_prompts_of_a_websocket(tmp_path: Path) -> None:
+def test_no_level_writes_keys_and_prompts(tmp_path: Path) -> None:
     key = "sesame-of-ali"
     flags = ("--model", script(tmp_path, ANSWER), "--log-level", "debug", "--api-key", key)
     with process_serving(*flags) as served:
+        for given in (key, f"{key}-wrong"):
+            for headers in ({"Authorization": f"Bearer {given}"}, {"X-Api-Key": given}):
+                httpx.post(f"{served.api}/responses", json={"input": "a secret"}, headers=headers)
         address = f"{served.api.replace('http', 'ws', 1)}/responses"
         with connect(address, additional_headers={"Authorization": f"Bearer {key}"}) as socket:
             socket.send('{"type": "response.create", "input": "a secret of mine"}')

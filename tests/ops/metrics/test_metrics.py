@@ -17,19 +17,14 @@ from gpt_oss_server.observe.metrics.metrics import LoopLag
 from gpt_oss_server.observe.metrics.table import LOOP_LAG
 from gpt_oss_server.settings import Settings
 from inference.engine import Sampling, Step
-from tests.doubles.apis.api_client import Api
+from tests.doubles.apis.api_client import APIS, Api
 from tests.doubles.engines.replay import ReplayEngine
 from tests.doubles.observing.figures import Scraped, scraped
-from tests.doubles.serving import leave_in_the_middle, scripted, serving
+from tests.doubles.serving import HELLO, leave_in_the_middle, scripted, serving
 from tests.doubles.waiting import until_found
 
-HELLO = "<|channel|>final<|message|>Hello!<|return|>"
 ANSWER = f"<|channel|>analysis<|message|>Greet.<|end|><|start|>assistant{HELLO}"
-PATHS = {
-    "responses": ("/responses", {"input": "Hi"}),
-    "chat": ("/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}),
-    "completions": ("/completions", {"prompt": "Hi"}),
-}
+PATHS = dict(zip(("responses", "chat", "completions"), APIS.items(), strict=True))
 
 
 def answering(text: str = ANSWER, **options: Any) -> ReplayEngine:

@@ -1,6 +1,5 @@
 """Telemetry: the spans of a turn, metrics by the GenAI conventions, and where both are sent."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,13 +9,13 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from starlette.types import Receive, Scope, Send
 
 from gpt_oss_server.observe.telemetry.telemetry import SIGNALS, check_telemetry, is_sent, url_of
 from gpt_oss_server.settings import Settings, SettingsError
 from tests.contracts.remote_contract import connected
 from tests.doubles import server_process
-from tests.doubles.apis.api_client import Api
+from tests.doubles.apis.api_client import APIS, Api
+from tests.doubles.clients.running import Recorder
 from tests.doubles.commands import ANSWER as HELLO
 from tests.doubles.commands import script
 from tests.doubles.engines.replay import ReplayEngine
@@ -38,25 +37,6 @@ MCP = {"type": "mcp", "server_label": "echoes", "require_approval": "never"}
 TOOLS: list[dict[str, Any]] = [{"type": "web_search"}, MCP]
 
 
-class Recorded:
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        self.bodies: list[Any] = []
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def received() -> Any:
-            message = await receive()
-            if message.get("body"):
-                self.bodies.append(json.loads(message["body"]))
-            return message
-
-        await self._app(scope, received if scope["type"] == "http" else receive, send)
-
-    @property
-    def calls(self) -> list[dict[str, Any]]:
-        return [body["params"] for body in self.bodies if body.get("method") == "tools/call"]
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "harbour.md").write_text("# Harbour\n\nThe secret-page.\n")
@@ -64,8 +44,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def with_tools(folder: Path, *turns: str) -> Iterator[tuple[Api, Spans, Recorded]]:
-    mcp, spans = Recorded(app_of(make_server(), "http")), Spans()
+def with_tools(folder: Path, *turns: str) -> Iterator[tuple[Api, Spans, Recorder]]:
+    mcp, spans = Recorder(), Spans()
+    mcp.app = app_of(make_server(), "http")
     server = ServerThread(mcp)
     place = f"echoes=http://127.0.0.1:{server.port}/mcp"
     settings = Settings(browser=f"local:{folder}", python="off", mcp=(place,))
@@ -108,7 +89,8 @@ async def test_a_turn_with_two_tools(folder: Path) -> None:
     assert (of_http["http.response.status_code"], of_http["http.route"]) == (200, "/v1/responses")
     # The MCP server learns of the span of its call.
     call = spans.one("execute_tool echoes.echo").context
-    assert mcp.calls[0]["_meta"]["traceparent"] == f"00-{TRACE}-{call.span_id:016x}-01"
+    [called] = [each.body["params"] for each in mcp.of("/mcp") if each.body["method"] == "tools/call"]
+    assert called["_meta"]["traceparent"] == f"00-{TRACE}-{call.span_id:016x}-01"
 
 
 async def test_no_text_leaks(folder: Path) -> None:
@@ -138,16 +120,12 @@ async def test_a_function_that_the_model_makes_up_is_no_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "name"),
-    [
-        ("/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}, "chat scripted"),
-        ("/completions", {"prompt": "Hi"}, "text_completion scripted"),
-    ],
+    ("path", "name"), [("/chat/completions", "chat scripted"), ("/completions", "text_completion scripted")]
 )
-async def test_other_apis_have_one_span_for_all_choices(path: str, body: dict[str, Any], name: str) -> None:
+async def test_other_apis_have_one_span_for_all_choices(path: str, name: str) -> None:
     spans = Spans()
     api = Api(scripted(ANSWER, loop=True), tracer_provider=spans.provider)
-    usage = (await api.post(path, **body, n=2))["usage"]
+    usage = (await api.post(path, **APIS[path], n=2))["usage"]
     turn = attributes(spans.one(name))
     assert turn["gen_ai.response.finish_reasons"] == ("stop", "stop")
     assert turn["gen_ai.usage.output_tokens"] == usage["completion_tokens"]
@@ -213,22 +191,15 @@ SHORT = "<|channel|>final<|message|>The answer has some tokens.<|return|>"
 REQUEST, OPERATION = "gen_ai.server.request.duration", "gen_ai.client.operation.duration"
 FIRST, PER_TOKEN = "gen_ai.server.time_to_first_token", "gen_ai.server.time_per_output_token"
 USAGE, TOOL = "gen_ai.client.token.usage", "gen_ai.execute_tool.duration"
-MESSAGES = [{"role": "user", "content": "Hi"}]
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "operation"),
-    [
-        ("/responses", {"input": "Hi"}, "chat"),
-        ("/chat/completions", {"messages": MESSAGES}, "chat"),
-        ("/completions", {"prompt": "Hi", "max_tokens": 8}, "text_completion"),
-    ],
-)
+@pytest.mark.parametrize("path", APIS)
 @pytest.mark.parametrize("names", ["own", "off"])
-async def test_a_request_of_each_api(path: str, body: dict[str, Any], operation: str, names: str) -> None:
+async def test_a_request_of_each_api(path: str, names: str) -> None:
+    operation = "text_completion" if path == "/completions" else "chat"
     measured = Measured()
     api = Api(scripted(SHORT), Settings(metrics_names=names), meter_provider=measured.provider)
-    usage = (await api.post(path, **body))["usage"]
+    usage = (await api.post(path, **APIS[path]))["usage"]
     expected = {"operation.name": operation, "provider.name": "gpt-oss-server", "request.model": "scripted"}
     assert measured.point(REQUEST).attributes == {f"gen_ai.{name}": expected[name] for name in expected}
     given, output = ("input", "output") if "input_tokens" in usage else ("prompt", "completion")
@@ -253,7 +224,7 @@ async def test_the_names_units_and_buckets_are_those_of_the_conventions() -> Non
 async def test_each_choice_has_a_first_token_and_the_request_counts_once() -> None:
     measured = Measured()
     api = Api(scripted(SHORT, loop=True), meter_provider=measured.provider)
-    await api.post("/chat/completions", messages=MESSAGES, n=3)
+    await api.post("/chat/completions", **APIS["/chat/completions"], n=3)
     assert measured.point(FIRST).count == measured.point(PER_TOKEN).count == 3
     assert measured.point(REQUEST).count == measured.point(USAGE, gen_ai_token_type="output").count == 1
 
@@ -283,8 +254,6 @@ async def test_a_client_cannot_make_up_series() -> None:
 
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 PATHS = ("/v1/traces", "/v1/metrics")
-
-
 HERE = "http://127.0.0.1:4318"
 EACH = "OTEL_EXPORTER_OTLP_{}_ENDPOINT"
 

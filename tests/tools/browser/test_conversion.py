@@ -66,10 +66,6 @@ def test_a_table_whose_cells_hold_paragraphs_is_read_by_rows() -> None:
     read = html_to_text(html, "https://example.com/")
     assert read.text.startswith("Operation | Result\n`x or y` | if x is true\n\none\n\ntwo\n")
     assert "  * a\n  * b" in read.text
-    page = "<table><tr><td><div><h1>Layout</h1><p>One.</p><p>Two.</p></div></td></tr></table>"
-    assert html_to_text(page, "https://example.com/").text == "# Layout\n\nOne.\n\nTwo."
-    gaps = "<table><tr><td><td>b<td><p></p><tr><td><p>a</p><td><td>c</table>"
-    assert html_to_text(gaps, "https://example.com/").text == "| b |\na | | c"
 
 
 def test_the_pages_base_address_and_list_numbers_are_used() -> None:
@@ -84,30 +80,28 @@ def test_the_pages_base_address_and_list_numbers_are_used() -> None:
     assert counted.text == "  5. five\n  9. nine\n  10. ten\n\n  1. one"
 
 
-def test_an_empty_heading_or_item_does_not_mark_the_next_line() -> None:
-    html = "<h1><img src=logo></h1><p>Welcome.</p><ul><li><img src=icon></li></ul><p>On.</p><ol><li></ol>End"
-    assert html_to_text(html, "https://a.example/").text == "Welcome.\n\nOn.\n\nEnd"
-    linked = html_to_text("<a href=/x><h2>News</h2></a><p>Text", "https://a.example/").text
-    assert linked == "## 【0†News】\n\nText"
+EMPTY = "<h1><img src=logo></h1><p>Welcome.</p><ul><li><img src=icon></li></ul><p>On.</p><ol><li></ol>End"
+UNSEEN = (
+    "<p>seen<p hidden>one<p style='color:red; display : none'>two<p style=visibility:hidden>three"
+    "<!-- four --><svg><text>five</text></svg><p>also\u200b se\U000e0041en\u202e"
+)
+NOWHERE = ("", "javascript:x", "data:text/html,x", "tel:1", "ftp://a/b", "http://[bad/", "#a", "file:///x")
+LAYOUT = "<table><tr><td><div><h1>Layout</h1><p>One.</p><p>Two.</p></div></td></tr></table>"
+TEXTS = {
+    "a table for the layout has no rows": (LAYOUT, "# Layout\n\nOne.\n\nTwo."),
+    "gaps": ("<table><tr><td><td>b<td><p></p><tr><td><p>a</p><td><td>c</table>", "| b |\na | | c"),
+    "an empty heading or item does not mark the next line": (EMPTY, "Welcome.\n\nOn.\n\nEnd"),
+    "a heading in a link": ("<a href=/x><h2>News</h2></a><p>Text", "## 【0†News】\n\nText"),
+    "what a reader cannot see is not shown to the model": (UNSEEN, "seen\n\nalso seen"),
+    "no page forges markers": ("<p>【0†fake】 <a href=/x>a†b【1】</a>", "〖0†fake〗 【0†a‡b〖1〗】"),
+    "links to no page are text": ("".join(f'<a href="{each}">t</a>' for each in NOWHERE), "t" * len(NOWHERE)),
+}
 
 
-def test_what_a_reader_cannot_see_is_not_shown_to_the_model() -> None:
-    html = (
-        "<p>seen<p hidden>one<p style='color:red; display : none'>two<p style=visibility:hidden>three"
-        "<!-- four --><svg><text>five</text></svg><p>also\u200b se\U000e0041en\u202e"
-    )
-    assert html_to_text(html, "https://a.example/").text == "seen\n\nalso seen"
-
-
-def test_a_page_cannot_forge_markers_of_links() -> None:
-    read = html_to_text("<p>【0†fake】 <a href=/x>a†b【1】</a>", "https://a.example/")
-    assert read.text == "〖0†fake〗 【0†a‡b〖1〗】"
-
-
-def test_links_that_lead_to_no_page_are_plain_text() -> None:
-    targets = ["javascript:x", "data:text/html,x", "tel:1", "ftp://a/b", "http://[bad/", "#a", "file:///x"]
-    html = "".join(f'<a href="{target}">t</a>' for target in ("", *targets))
-    assert html_to_text(html, "https://a.example/").text == "t" * (1 + len(targets))
+@pytest.mark.parametrize("case", TEXTS)
+def test_html_is_shown_as_the_model_should_read_it(case: str) -> None:
+    html, text = TEXTS[case]
+    assert html_to_text(html, "https://a.example/").text == text
 
 
 def test_broken_html_is_not_an_error() -> None:
@@ -139,7 +133,9 @@ def test_charsets_by_mark_header_declaration_or_guess(body: bytes, content_type:
     assert decode(body, content_type).startswith(text)
 
 
-async def read(data: bytes, content_type: str, *, cut: bool = False, view_source: bool = False) -> Document:
+async def read(
+    data: bytes, content_type: str = "text/html", *, cut: bool = False, view_source: bool = False
+) -> Document:
     return await convert(PageBody("https://a.example/x", content_type, data, cut), view_source=view_source)
 
 
@@ -240,10 +236,6 @@ def _ended() -> Iterator[None]:
     workers("markup").close()
 
 
-async def converted(data: bytes, kind: str = "text/html") -> Document:
-    return await convert(PageBody("https://a.example/", kind, data))
-
-
 def program_with(changed: dict[str, str], folder: Path) -> tuple[str, ...]:
     """The command of the same program with other constants."""
     program = Path(processes.__file__).with_name("worker.py").read_text()
@@ -264,24 +256,22 @@ def free() -> list[int]:
 
 
 async def test_one_process_converts_many_pages_as_this_process_would() -> None:
-    seen = [await converted(ORDINARY) for _ in range(3)]
-    assert seen == [convert_body(PageBody("https://a.example/", "text/html", ORDINARY), "html")] * 3
+    seen = [await read(ORDINARY) for _ in range(3)]
+    assert seen == [convert_body(PageBody("https://a.example/x", "text/html", ORDINARY), "html")] * 3
     assert len(free()) == 1
-    assert (
-        await converted("# Ü【1】 \ud800".encode("utf-8", "replace"), "text/markdown")
-    ).title == "Ü〖1〗 ?"
+    assert (await read("# Ü【1】 \ud800".encode("utf-8", "replace"), "text/markdown")).title == "Ü〖1〗 ?"
 
 
 @pytest.mark.parametrize("depth", [40_000, 300_000])
 @pytest.mark.parametrize("closed", [b"", b"</div>"])
 async def test_a_page_that_is_too_deep_is_refused_without_parsing(depth: int, closed: bytes) -> None:
     with pytest.raises(PageError, match="nested too deeply"):
-        await converted(b"<div>" * depth + closed * depth)
-    assert (await converted(ORDINARY)).title == "A page"
+        await read(b"<div>" * depth + closed * depth)
+    assert (await read(ORDINARY)).title == "A page"
 
 
 async def test_many_open_paragraphs_are_not_deep() -> None:
-    document = await converted(b"<p>some <br>words" * (MAX_DEPTH + 1))
+    document = await read(b"<p>some <br>words" * (MAX_DEPTH + 1))
     assert document.text.count("words") == MAX_DEPTH + 1
 
 
@@ -296,18 +286,18 @@ async def test_a_page_beyond_its_bounds_ends_its_process_alone(
     monkeypatch.setattr(processes, "_COMMAND", program_with(changed, tmp_path))
     before = children()
     with pytest.raises(PageError, match="too much time or memory"):
-        await converted(page)
+        await read(page)
     assert children() == before
-    assert (await converted(ORDINARY)).title == "A page"
+    assert (await read(ORDINARY)).title == "A page"
 
 
 async def test_a_process_that_has_ended_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = program_with({"IDLE_SECONDS = 300.0": "IDLE_SECONDS = 1.0"}, tmp_path)
     monkeypatch.setattr(processes, "_COMMAND", command)
-    assert (await converted(ORDINARY)).title == "A page"
+    assert (await read(ORDINARY)).title == "A page"
     [pid] = free()
     await asyncio.sleep(2.5)
-    assert (await converted(ORDINARY)).title == "A page"
+    assert (await read(ORDINARY)).title == "A page"
     assert free() != [pid]
 
 
@@ -319,9 +309,9 @@ async def test_a_process_that_has_ended_is_replaced(tmp_path: Path, monkeypatch:
     ],
 )
 async def test_no_answer_of_a_process_is_trusted(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    instead(monkeypatch, f"import sys; sys.stdin.buffer.converted(10); sys.stdout.buffer.write({answer})")
+    instead(monkeypatch, f"import sys; sys.stdin.buffer.read(10); sys.stdout.buffer.write({answer})")
     with pytest.raises(PageError):
-        await converted(ORDINARY)
+        await read(ORDINARY)
 
 
 async def test_a_process_that_never_answers_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,17 +320,17 @@ async def test_a_process_that_never_answers_is_ended(monkeypatch: pytest.MonkeyP
     before = children()
     for size in (10, 1_000_000):  # the larger one does not fit into the pipe
         with pytest.raises(PageError, match="too much time"):
-            await converted(b"x" * size)
+            await read(b"x" * size)
     assert children() == before
 
 
 async def test_a_process_is_replaced_after_many_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(processes.MAX_BODIES, "markup", 2)
-    await converted(ORDINARY)
+    await read(ORDINARY)
     [first] = free()
-    await converted(ORDINARY)
+    await read(ORDINARY)
     assert free() == []
-    await converted(ORDINARY)
+    await read(ORDINARY)
     assert free() != [first]
 
 
@@ -361,7 +351,7 @@ async def test_a_pdf_that_takes_too_long_is_abandoned_and_its_process_ended(
     note = f"open({str(started)!r}, 'w').write(str(os.getpid()))"
     instead(monkeypatch, f"import os, time; {note}; time.sleep(60)")
     monkeypatch.setitem(processes.SECONDS, "pdf", 60.0 if cancelled else 1.0)
-    work = asyncio.create_task(converted(pdf("x"), "application/pdf"))
+    work = asyncio.create_task(read(pdf("x"), "application/pdf"))
 
     await until(lambda: started.exists() and bool(started.read_text()))
     if cancelled:

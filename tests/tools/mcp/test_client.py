@@ -234,10 +234,9 @@ async def test_a_client_cannot_make_it_reach_a_private_address(url: str, lone: t
     except McpSettingsError:
         return  # an odd spelling does not even become an endpoint
     async with mcp_tool(endpoint, timeout=5) as tool:
-        output = await call(tool.open(), "echo", text="let me in")
-    assert output.failed
-    assert "may not be reached" in output.text
-    assert "password" not in output.text
+        text = await failure(tool.open(), "echo", text="let me in")
+    assert "may not be reached" in text
+    assert "password" not in text
     assert seen.calls == before
 
 
@@ -253,8 +252,7 @@ async def test_a_name_that_answers_differently_the_second_time_gains_nothing() -
         endpoint, _ = http_endpoint(url.replace("127.0.0.1", "rebinds.example"))
         async with mcp_tool(endpoint, reach=Reach(resolver=rebinds), timeout=5) as tool:
             for _ in range(2):
-                output = await call(tool.open(), "echo", text="let me in")
-                assert "may not be reached" in output.text
+                assert "may not be reached" in await failure(tool.open(), "echo", text="let me in")
     assert lookups == 2
 
 

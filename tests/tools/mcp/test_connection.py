@@ -8,23 +8,9 @@ from typing import Any, Literal
 
 import pytest
 
+from tests.doubles.tools import mcp_helpers as helpers
 from tests.doubles.tools.echo_server import Seen, ServerThread, app_of, make_server
-from tests.doubles.tools.mcp_helpers import (
-    ONE_TOOL,
-    SECRETS,
-    Json,
-    PlainServer,
-    Refusal,
-    answer,
-    body_of,
-    call,
-    check_failure,
-    lifespan,
-    mcp_tool,
-    plain_server,
-    soon,
-    text,
-)
+from tests.doubles.tools.mcp_helpers import PlainServer, Refusal, answer, call, failure, mcp_tool, soon
 from tools.mcp.endpoints import Credentials
 from tools.mcp.failures import McpFailure
 
@@ -38,7 +24,7 @@ leaves_streams = pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:Resou
 def app(answers: Answer) -> Any:
     async def asgi(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            await lifespan(receive, send)
+            await helpers.lifespan(receive, send)
         else:
             await answers(scope, send)
 
@@ -88,7 +74,7 @@ async def test_a_forgotten_session_is_restarted_and_the_call_made(refusal: Refus
     def forgets(message: dict[str, Any], session: str) -> Refusal | None:
         return refusal if (message["method"], session) == ("tools/call", "s1") else None
 
-    async with plain_server(PlainServer(refuses=forgets)) as url, mcp_tool(url, timeout=10) as tool:
+    async with helpers.plain_server(PlainServer(refuses=forgets)) as url, mcp_tool(url, timeout=10) as tool:
         output = await call(tool.open(), "one")
     assert (output.failed, output.text) == (False, "done")
 
@@ -97,7 +83,7 @@ async def test_the_refusal_of_the_handshake_is_reported_and_not_the_missing_olde
     def refuses(message: dict[str, Any], session: str) -> Refusal:
         return 400, -32000, "The header X-Tenant is missing."
 
-    async with plain_server(PlainServer(refuses=refuses)) as url, mcp_tool(url, timeout=10) as tool:
+    async with helpers.plain_server(PlainServer(refuses=refuses)) as url, mcp_tool(url, timeout=10) as tool:
         with pytest.raises(McpFailure, match="The header X-Tenant is missing"):
             await tool.list()
 
@@ -153,8 +139,10 @@ async def test_over_sse_a_refused_message_is_not_waited_for(status: int, sentenc
 @pytest.mark.parametrize("more", [{}, {"structuredContent": {"x": "not a number"}}], ids=["none", "other"])
 async def test_a_result_that_violates_its_schema_is_read_nevertheless(more: dict[str, Any]) -> None:
     needs_x = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
-    server = PlainServer([{**ONE_TOOL, "outputSchema": needs_x}], lambda _: text("made", **more))
-    async with plain_server(server) as url, mcp_tool(url, timeout=10) as tool:
+    server = PlainServer(
+        [{**helpers.ONE_TOOL, "outputSchema": needs_x}], lambda _: helpers.text("made", **more)
+    )
+    async with helpers.plain_server(server) as url, mcp_tool(url, timeout=10) as tool:
         session = tool.open()
         outputs = [await call(session, "one"), await call(session, "one")]
     assert [(output.failed, output.text) for output in outputs] == [(False, "made")] * 2
@@ -165,12 +153,11 @@ async def test_a_result_that_violates_its_schema_is_read_nevertheless(more: dict
 @pytest.mark.parametrize("code", [-32000, -32001])
 async def test_a_servers_own_error_is_reported_and_the_connection_stays(code: int) -> None:
     server = PlainServer(called=lambda _: {"error": {"code": code, "message": "The quota is used up."}})
-    async with plain_server(server) as url, mcp_tool(url, timeout=10) as tool:
+    async with helpers.plain_server(server) as url, mcp_tool(url, timeout=10) as tool:
         session = tool.open()
-        first, second = await call(session, "one"), await call(session, "one")
-    assert first.failed
-    assert "The quota is used up." in first.text
-    assert second.text == first.text
+        first, second = await failure(session, "one"), await failure(session, "one")
+    assert "The quota is used up." in first
+    assert second == first
     assert server.methods.count("initialize") == 1
 
 
@@ -179,11 +166,10 @@ async def test_a_refused_authorization_is_reported_but_not_shown() -> None:
         await answer(send, 401, b"who is sesame-opens-9931?")
 
     with ServerThread(app(guard)) as server:
-        async with mcp_tool(server.url(), credentials=Credentials({"X-Key": SECRETS[0]})) as tool:
-            output = await call(tool.open(), "echo", text="hello")
-    assert output.failed
-    assert "status 401" in output.text
-    assert SECRETS[0] not in output.text
+        async with mcp_tool(server.url(), credentials=Credentials({"X-Key": helpers.SECRETS[0]})) as tool:
+            told = await failure(tool.open(), "echo", text="hello")
+    assert "status 401" in told
+    assert helpers.SECRETS[0] not in told
 
 
 # Answers that are not MCP: one sentence in the log, no traceback.
@@ -221,9 +207,9 @@ class Misbehaving(PlainServer):
         if scope["type"] != "http" or scope["method"] != "POST":
             await super().__call__(scope, receive, send)
             return
-        body = await body_of(receive)
+        body = await helpers.body_of(receive)
 
-        async def again() -> Json:
+        async def again() -> helpers.Json:
             return {"type": "http.request", "body": body}
 
         if json.loads(body).get("method") == self._method:
@@ -242,7 +228,7 @@ async def _break_off(send: Any, status: int, content: bytes, length: tuple[bytes
 
 
 class OtherVersion(PlainServer):
-    def _answer(self, message: Any) -> Json:
+    def _answer(self, message: Any) -> helpers.Json:
         reply = super()._answer(message)
         if message["method"] == "initialize":
             reply["result"]["protocolVersion"] = "1999-01-01"
@@ -288,4 +274,4 @@ async def _check(
 ) -> None:
     with ServerThread(server) as thread:
         async with mcp_tool(thread.url(f"{path}?key=hidden-in-query"), "odd", timeout=10) as tool:
-            await check_failure(tool, sentence, caplog)
+            await helpers.check_failure(tool, sentence, caplog)

@@ -15,7 +15,7 @@ from mcp.client import Client
 from mcp.server.mcpserver import MCPServer
 
 from tests.doubles.tools import echo_server, small_tools
-from tests.doubles.tools.calling import processes
+from tests.doubles.tools.calling import lives, processes
 from tests.doubles.tools.echo_server import PIXEL, ServerThread, app_of, make_server
 from tests.doubles.tools.mcp_helpers import call, check_failure, failure, mcp_tool
 from tests.doubles.tools.small_tools import Notes, Sums
@@ -57,9 +57,7 @@ async def test_a_tool_with_functions_is_served_and_used_with_state_for_each_sess
                 await call(session, "add", text=text)
             assert (await call(one, "all")).text == "bread, wine"
             assert (await call(two, "all")).text == "cheese"
-            failed = await call(one, "add")
-            assert failed.failed
-            assert failed.text == "There is no text to add."
+            assert await failure(one, "add") == "There is no text to add."
 
 
 async def test_a_session_that_a_client_ends_also_ends_in_the_tool() -> None:
@@ -206,14 +204,6 @@ def python(source: str) -> StdioEndpoint:
     return StdioEndpoint(sys.executable, ("-c", source))
 
 
-def gone(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return True
-    return state == "Z"
-
-
 async def test_a_command_is_restarted_when_it_died() -> None:
     async with mcp_tool(ECHO, timeout=10) as tool:
         session = tool.open()
@@ -271,7 +261,7 @@ async def test_a_command_that_does_not_exit_is_ended_with_everything_it_started(
         await until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
     await asyncio.gather(listing, return_exceptions=True)
     server, child = map(int, pids.read_text().split())
-    await until(lambda: gone(server) and gone(child))
+    await until(lambda: not lives(server) and not lives(child))
 
 
 async def test_no_descriptor_stays_open_however_it_ends() -> None:

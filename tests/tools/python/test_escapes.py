@@ -16,7 +16,7 @@ import ipykernel
 import pytest
 
 from tests.doubles.tools.attempts import attempts
-from tests.doubles.tools.calling import call, output_of, processes, what_gets_through
+from tests.doubles.tools.calling import call, failure, output_of, processes, what_gets_through
 from tests.tools.python.conftest import MakeTool
 from tools.python import PythonSession, Sandbox
 from tools.python.sandboxes.bounds.cgroups import Groups
@@ -130,10 +130,8 @@ async def test_a_box_of_which_the_kernel_ended_one_process_for_its_memory_is_end
     with monkeypatch.context() as patch:
         patch.setattr(Groups, "out_of_memory", lambda groups: True)
         began = time.monotonic()
-        output = await call(session, "import time; time.sleep(60)")
+        assert "memory" in await failure(session, "import time; time.sleep(60)")
         assert time.monotonic() - began < 50
-    assert output.failed
-    assert "memory" in output.text
     assert await output_of(session, "1 + 1") == "2"
 
 
@@ -192,8 +190,7 @@ async def test_a_bomb_stays_small_and_ends_with_its_box(make_tool: MakeTool, bom
 
 async def test_code_that_takes_over_the_kernel_is_ended_by_the_time_limit(make_tool: MakeTool) -> None:
     session = make_tool(timeout=2.0, grace=0.5).open()
-    output = await call(session, "import os; os.execv('/bin/sleep', ['sleep', '600'])")
-    assert output.failed
+    await failure(session, "import os; os.execv('/bin/sleep', ['sleep', '600'])")
     assert await output_of(session, "1") == "1"
 
 

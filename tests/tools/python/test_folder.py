@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ def inside(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(inside: Path) -> Iterator[Folder]:
-    with Folder.at(inside) as opened:
+    with closing(Folder.at(inside)) as opened:
         yield opened
 
 
@@ -119,7 +120,7 @@ def test_a_copy_takes_files_and_leaves_links(folder: Folder, inside: Path, tmp_p
     folder.write("a/b", b"1")
     (inside / "link").symlink_to("../secret")
     (tmp_path / "other").mkdir()
-    with Folder.at(tmp_path / "other") as other:
+    with closing(Folder.at(tmp_path / "other")) as other:
         assert folder.copy_to(other, 100) == []
         assert [info.path for info in other.files()] == ["a/b"]
         folder.write("big", b"x" * 1000)
@@ -157,7 +158,7 @@ def test_a_folder_that_turns_into_a_link_while_read_is_harmless(folder: Folder, 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can write for another user")
 def test_files_that_root_writes_belong_to_the_folders_owner(tmp_path: Path) -> None:
     os.chown(tmp_path, 1000, 1000)
-    with Folder.at(tmp_path) as folder:
+    with closing(Folder.at(tmp_path)) as folder:
         folder.write("sub/a.txt", b"a")
     for path in (tmp_path / "sub", tmp_path / "sub" / "a.txt"):
         assert (path.stat().st_uid, path.stat().st_gid) == (1000, 1000)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.tools.calling import call, descriptors, output_of, processes
+from tests.doubles.tools.calling import call, descriptors, lives, output_of, processes
 from tests.doubles.waiting import until
 from tests.tools.python.conftest import bubblewrap, killed_server
 from tools.python import PythonSession, PythonTool, Sandbox
@@ -117,17 +117,10 @@ async def test_a_killed_server_leaves_neither_boxes_nor_their_programs_nor_group
     burst = ["import subprocess; subprocess.Popen(['sleep', '600'])"] * 4
     killed, left, _ = await killed_server("bubblewrap", *burst)
     assert len(left) >= 16  # each box has two processes of bubblewrap, the kernel, and its program
-    await until(lambda: not any(map(_lives, left)))
+    await until(lambda: not any(map(lives, left)))
     for _ in range(10):  # a probe removes what the killed server could not, once its processes are gone
         await asyncio.to_thread(bubblewrap)
         if not _groups(killed):
             break
         await asyncio.sleep(0.2)
     assert not _groups(killed)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False

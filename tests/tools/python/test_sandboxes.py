@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.tools.calling import call, descriptors, failure, output_of, processes, what_gets_through
-from tests.doubles.waiting import until
+from tests.doubles.waiting import until, wait_until
 from tests.tools.python.conftest import MakeTool, docker, killed_server
 from tools.python import PythonSession, PythonTool, Sandbox, choose_sandbox
 from tools.python.sandboxes.bounds.limits import SandboxLimits
@@ -229,11 +229,7 @@ STAYS = "import os; os.execv('/bin/sleep', ['sleep', '600'])"
 async def test_what_a_killed_server_leaves_ends_by_itself_or_at_the_next_start(sandbox: Sandbox) -> None:
     stays = f"import threading; threading.Timer(0.1, lambda: exec({STAYS!r})).start()"
     _, _, owner = await killed_server("docker", "1", stays)
-    for _ in range(300):
-        if len(containers(owner)) <= 1:
-            break
-        await asyncio.sleep(0.1)
-    assert len(containers(owner)) <= 1
+    await asyncio.to_thread(wait_until, lambda: len(containers(owner)) <= 1)
     await asyncio.to_thread(docker)  # the next start
     assert containers(owner) == []
 

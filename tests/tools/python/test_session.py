@@ -85,18 +85,15 @@ while True: pass
 
 
 async def test_a_time_out_interrupts_and_keeps_variables(make_tool: MakeTool) -> None:
-    tool = make_tool(timeout=1.0)
-    session = tool.open()
-    output = await call(session, "x = 5\nprint('started')\nimport time; time.sleep(60)")
-    assert output.failed
-    assert output.text.startswith("started\n")
-    assert "[Timed out: the code was interrupted after 1 seconds. Variables are kept.]" in output.text
+    session = make_tool(timeout=1.0).open()
+    text = await failure(session, "x = 5\nprint('started')\nimport time; time.sleep(60)")
+    assert text.startswith("started\n")
+    assert "[Timed out: the code was interrupted after 1 seconds. Variables are kept.]" in text
     assert await output_of(session, "x") == "5"
 
 
 async def test_code_that_ignores_the_interrupt_is_killed_and_files_are_kept(make_tool: MakeTool) -> None:
-    tool = make_tool(timeout=1.0, grace=0.5)
-    session = tool.open()
+    session = make_tool(timeout=1.0, grace=0.5).open()
     source = f'x = 5; open("/mnt/data/kept.txt", "w").write("kept")\n{STUBBORN}'
     assert "Timed out after 1 seconds, and the kernel was killed" in await failure(session, source)
     assert await session.read("kept.txt") == b"kept"

@@ -1,8 +1,4 @@
-"""Creates the browser's backend from its name in the settings: `exa`, `exa:URL`, `local:DIR`, `searxng:URL`
-or `off`.
-
-Each is imported only when it is used. Raises `ToolUnavailable` with the setting to change.
-"""
+"""The browser's backend, by its name in the settings. `ToolUnavailable` names the setting to change."""
 
 import os
 from collections.abc import Mapping

@@ -1,8 +1,4 @@
-"""The contract of a browser backend, which searches and reads pages.
-
-It raises `BrowserError`s, whose messages the model reads; any other exception is reported as a fault. It must
-not know cursors, views or Harmony.
-"""
+"""The contract of a backend, which searches and reads pages, and whose `BrowserError`s the model reads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A full-text index of a folder's documents in SQLite's FTS5, for one thread that the caller provides.
-
-It must not know URLs, cursors or event loops.
-"""
+"""A full-text index of a folder's documents in SQLite's FTS5, for one thread that the caller provides."""
 
 import os
 import re

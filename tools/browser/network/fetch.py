@@ -2,8 +2,7 @@
 
 It checks every address that the name resolves to, and connects to a checked one, so that a name that resolves
 differently a moment later gains nothing; so too for every redirect. It sends no cookies, uses no proxies or
-credentials from the environment, and limits time, size and decompression. It must not know the formats of
-pages.
+credentials from the environment, and limits time, size and decompression.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""Normalises or refuses URLs that the model or a page chose, without network access or name resolution.
-
-Only plain http(s) addresses are accepted, because the list of tricks has no end.
-"""
+"""Normalises or refuses URLs: only plain http(s) addresses pass, because the list of tricks has no end."""
 
 import re
 from typing import Final, TypeGuard

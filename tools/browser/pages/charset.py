@@ -1,7 +1,4 @@
-"""Decodes bytes as browsers do: by mark, header, declaration in the document, then by a guess from the bytes.
-
-Pure. Any bytes give some text.
-"""
+"""Decodes any bytes as browsers do: by mark, header, declaration in the document, then by a guess."""
 
 import codecs
 import re

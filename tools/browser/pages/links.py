@@ -1,7 +1,4 @@
-"""The links of one page, each shown as 【id†text】, or 【id†text†domain】 if it leads to another domain.
-
-`urls` holds the absolute address of each id.
-"""
+"""The links of one page, each shown as 【id†text】, or 【id†text†domain】 if it leads to another domain."""
 
 from typing import Final
 from urllib.parse import urljoin, urlsplit
@@ -24,6 +21,7 @@ class Links:
 
     @property
     def urls(self) -> tuple[str, ...]:
+        """The absolute address of each id."""
         return tuple(self._ids)
 
     def marker(self, text: str, target: str) -> str:

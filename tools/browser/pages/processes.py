@@ -32,17 +32,8 @@ MAX_ANSWER: Final = 64_000_000
 _COMMAND: Final = (sys.executable, "-I", str(Path(__file__).with_name("worker.py")))
 _CHUNK: Final = 1 << 20
 _LOOK_SECONDS: Final = 0.1  # between two looks whether the work is still wanted
+_FILES: Final = {"pdf": "This PDF", "office": "This document"}
 _TOO_MUCH: Final = "This page takes too much time or memory to read."
-_SLOW: Final = {
-    "markup": _TOO_MUCH,
-    "pdf": "This PDF takes too long to read.",
-    "office": "This document takes too long to read.",
-}
-_DIED: Final = {
-    "markup": _TOO_MUCH,
-    "pdf": "This PDF could not be read: it needs too much memory.",
-    "office": "This document could not be read: it needs too much memory.",
-}
 
 
 class _Died(Exception):
@@ -116,6 +107,7 @@ class _Workers:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
+        self._file = _FILES.get(kind)
         self._free: list[_Worker] = []
         self._lock = threading.Lock()
         self._turns = threading.BoundedSemaphore(PROCESSES)
@@ -128,9 +120,10 @@ class _Workers:
             with self._turns:
                 answer = self._answer(body, kind, unwanted)
         except TimeoutError as error:
-            raise PageError(_SLOW[self._kind]) from error
+            raise PageError(f"{self._file} takes too long to read." if self._file else _TOO_MUCH) from error
         except _Died as error:
-            raise PageError(_DIED[self._kind]) from error
+            died = f"{self._file} could not be read: it needs too much memory."
+            raise PageError(died if self._file else _TOO_MUCH) from error
         except ValueError as error:
             raise PageError("This page could not be read.") from error
         if "error" in answer:

@@ -1,8 +1,7 @@
 """One running kernel process with everything that it started.
 
-A `RunningBox` takes the pid, on the host, of its first process, before any code of the model has run, and
-holds everything as open descriptors, so that code in the box cannot substitute another file, and the files
-outlive the box. It must not know how boxes are started.
+A `RunningBox` takes the host's pid of its first process before any code of the model has run, and holds open
+descriptors: code in the box cannot substitute another file, and the files outlive it.
 """
 
 import asyncio

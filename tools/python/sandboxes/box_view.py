@@ -1,7 +1,4 @@
-"""What a bubblewrap box can see of the system, as arguments of bwrap.
-
-Takes an interpreter and limits, returns arguments. The box sees only what this module names.
-"""
+"""What a bubblewrap box can see of the system, as arguments of bwrap: only what this module names."""
 
 import os
 import re

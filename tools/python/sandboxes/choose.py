@@ -1,7 +1,4 @@
-"""Chooses the sandbox for the python tool by its name: one that passed a test, or None for "off".
-
-Raises ToolUnavailable with what to install. `auto` tries bubblewrap, then docker, and never unsafe-local.
-"""
+"""Chooses and tests python's sandbox by its name; `auto` is bubblewrap, then docker, never unsafe-local."""
 
 import sys
 from collections.abc import Callable

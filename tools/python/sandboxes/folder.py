@@ -1,8 +1,7 @@
 """A folder that hostile code writes and this process reads, from which no path escapes.
 
-Returns listings and bytes, or raises `FileRefused` with a sentence. Each step of a path is opened relative to
-the previous one, never following a link, and only regular files are read, so that links, pipes, devices and
-races are harmless. It must not know kernels or sandboxes.
+Each step of a path is opened relative to the previous one, never following a link, and only regular files are
+read, so that links, pipes, devices and races are harmless.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Self
 
 from tools.tool import encodable
 
@@ -127,12 +125,6 @@ class Folder:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
         """Everything below, with one open folder at a time, so that no tree is too wide or too deep."""

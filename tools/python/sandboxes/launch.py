@@ -1,7 +1,6 @@
 """Starts a kernel's process and waits until its sockets listen; shared by all sandboxes.
 
-Returns a process that has reported ready, or raises SandboxError with its output. No pipe outlives the start,
-so that code in the box cannot fill one that this process must read.
+No pipe outlives the start, so that code in the box cannot fill one that this process must read.
 """
 
 import asyncio

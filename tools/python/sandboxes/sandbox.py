@@ -1,8 +1,4 @@
-"""What all sandboxes for hostile code share: bubblewrap, docker and unsafe-local.
-
-Returns a `Box`: a started kernel process, the folder of its sockets and the folder of its files. It must not
-know Jupyter's messages, sessions or the model.
-"""
+"""What all sandboxes for hostile code share: bubblewrap, docker and unsafe-local."""
 
 import asyncio
 import secrets

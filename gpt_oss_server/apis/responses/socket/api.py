@@ -13,7 +13,7 @@ from gpt_oss_server.apis.responses.socket.connection import SocketConnection
 from gpt_oss_server.errors import ApiError, MethodNotAllowed, NotFound, UpgradeRequired
 from gpt_oss_server.http.connections.sub_protocols import chosen
 from gpt_oss_server.http.edge import caller_of
-from gpt_oss_server.http.guards.hosts import refuse_socket
+from gpt_oss_server.http.guards.hosts import refuse
 from gpt_oss_server.http.guards.origins import Origins
 
 
@@ -53,4 +53,4 @@ def _switched_off() -> UpgradeRequired:
 
 
 async def _deny(socket: WebSocket, error: ApiError) -> None:
-    await refuse_socket(error, socket.scope, socket.receive, socket.send)
+    await refuse(error, socket.scope, socket.receive, socket.send)

@@ -59,10 +59,7 @@ def measure(root: int, enough: int) -> Usage:
 
 
 def proportional(ids: tuple[int, ...]) -> int:
-    """Memory with each shared page divided among its processes.
-
-    A process whose program no user may read hides its shares from other users; it counts in full.
-    """
+    """Memory with each shared page divided among its processes; one that hides its shares counts in full."""
     total = 0
     for pid in ids:
         of_all = _memory(pid)

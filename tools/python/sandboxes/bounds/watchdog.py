@@ -1,8 +1,7 @@
 """Watches boxes from outside and ends those that exceed a limit; a box's `verdict` then states why, in words.
 
-When the machine itself runs short of memory, the box that holds the most ends, and so on: that covers memory
-of the kernel that no counter attributes to a box. It runs in a thread of its own, so that a busy event loop
-does not delay it. It must not know kernels or sandboxes.
+When the machine runs short of memory, the box that holds the most ends: that covers what no counter
+attributes to a box. The thread is its own, so that a busy event loop does not delay it.
 """
 
 import threading
