@@ -150,10 +150,16 @@ class AnswerSettings:
     moderation: str | None = setting(
         None,
         kinds.text("MODEL"),
-        "The model of this server that answers /v1/moderations, such as a gpt-oss-safeguard.",
+        "The model of this server that judges texts (/v1/moderations, and `moderation` in requests), such as "
+        "a gpt-oss-safeguard.",
     )
     moderation_policy: str | None = setting(
         None, kinds.text("FILE"), "A text of rules that this model reads before each text that it judges."
+    )
+    prompts: str | None = setting(
+        None,
+        kinds.text("DIR"),
+        "A folder of prompt templates, `ID.json` or `ID@VERSION.json`: fields of a response's request.",
     )
     call_form: str = setting(
         "channel-first",

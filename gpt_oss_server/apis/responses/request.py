@@ -64,6 +64,14 @@ class TextOptions(Body):
     verbosity: Verbosity | None = optional("Requests a shorter or longer answer by a line in the prompt.")
 
 
+class PromptReference(Body):
+    id: str = required("The name of the template.")
+    version: str | None = optional("Which version of it. Left out: the one without a version in its name.")
+    variables: dict[str, str | dict[str, Any]] | None = optional(
+        "Texts, or parts of messages, for the template's variables."
+    )
+
+
 class ContextManagement(Body):
     type: Literal["compaction"] = required("Always `compaction`.")
     compact_threshold: Annotated[Integer, Field(ge=1000)] | None = optional(
@@ -74,7 +82,6 @@ class ContextManagement(Body):
 _NOT_SERVED: NotServed = {
     **SAMPLERS_NOT_SERVED,
     **TEMPLATES_NOT_SERVED,
-    "prompt": (NEVER, "Send the prompt's text as instructions and input."),
     "stop": (EMPTY, "Leave it out, and cut the text on your side."),
     "n": (only(1), "Send the request several times."),
     "response_format": (NEVER, "This is a Chat Completions field; see text.format."),
@@ -116,6 +123,10 @@ class CreateResponse(TurnFields, FormFields, GenerationFields):
     )
     reasoning: ReasoningOptions | None = optional("How the model reasons, and what of it the response shows.")
     text: TextOptions | None = optional("The form and the length of the answer.")
+    prompt: PromptReference | None = optional(
+        "A template that the server's operator keeps (`--prompts`): fields of this request, of which those "
+        "that the request has win."
+    )
     include: list[str] | None = optional("Parts of items that are left out otherwise.")
     truncation: Literal["auto", "disabled"] | None = optional(
         "With `auto`, the oldest turns are dropped from a prompt that is too long; else it is a 400."

@@ -38,6 +38,7 @@ def new_response(
         "output": [],
         "parallel_tool_calls": request.parallel_tool_calls is not False,
         "previous_response_id": request.previous_response_id,
+        "prompt": None if request.prompt is None else request.prompt.model_dump(),
         "prompt_cache_key": request.prompt_cache_key,
         "prompt_cache_retention": request.prompt_cache_retention,
         "reasoning": {"effort": effort, "summary": request.summary, "context": request.reasoning_context},
