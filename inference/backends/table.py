@@ -16,6 +16,7 @@ from inference.on_demand import Pool
 from inference.options import EngineOptions
 from inference.paths import from_hub
 from inference.started.choice import chosen_program, slow_here
+from inference.torch_start import let_idle_threads_sleep
 
 _log = logging.getLogger(__name__)
 
@@ -170,6 +171,8 @@ def _rank(model: str) -> tuple[list[Any], str]:
 
 
 def _module(row: Backend) -> Any:
+    if row.needs_torch:
+        let_idle_threads_sleep()
     return import_module(f"inference.backends.{row.file}")
 
 

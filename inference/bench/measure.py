@@ -18,13 +18,12 @@ from inference.bench.machine import Machine, settle
 from inference.bench.machine import seconds as median_seconds
 from inference.bench.roofline import Widths, decode_bytes, prefill_flops
 from inference.engine import Sampling
-from inference.local.cuda.runner import BLOCK_SIZE as BLOCK_SIZE_ON_GPU
 from inference.local.cuda.runner import CudaRunner
 from inference.local.scheduling.step import PENDING, Flight, Runner, StepPart
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss
 from inference.ops.device import runs_fp8
-from inference.ops.pages import BLOCK_SIZE
+from inference.ops.pages import BLOCK_SIZE, BLOCK_SIZE_ON_GPU
 
 CHUNK = {"cuda": 4096, "cpu": 256}
 STEPS = {"cuda": 40, "cpu": 8}

@@ -25,10 +25,10 @@ from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss
 from inference.models.kv_memory import PagedMemory
 from inference.ops.device import device_problem
+from inference.ops.pages import BLOCK_SIZE_ON_GPU
 
 logger = logging.getLogger(__name__)
 
-BLOCK_SIZE = 64
 # Triton recompiles a kernel if an argument is 1 or a multiple of 16; few rows have kernels of their own.
 WARMED_ROWS = (1, 2, 3, 16, 17)
 
@@ -41,7 +41,7 @@ class CudaRunner:
         model: GptOss,
         blocks: Sequence[int],
         max_concurrent: int,
-        block_size: int = BLOCK_SIZE,
+        block_size: int = BLOCK_SIZE_ON_GPU,
         *,
         drafts: int = 0,
         head: DraftHead | None = None,
