@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -19,6 +20,14 @@ def expanded_path(name: str, what: str = "folder", failure: Callable[[str], Exce
         return Path(name).expanduser()
     except RuntimeError as error:
         raise failure(f"{name} names no {what}: {error}") from error
+
+
+def existing(name: str) -> Path | None:
+    """The file or the folder of this name; None also for a name that nothing can have."""
+    with suppress(OSError, ValueError):
+        path = expanded_path(name)
+        return path if path.exists() else None
+    return None
 
 
 def from_hub(word: str) -> str | None:

@@ -3,12 +3,10 @@
 Takes a model's name and an operator's options. Returns a program, or None for the built-in engine.
 """
 
-from pathlib import Path
-
 from inference.engine import CheckpointError
 from inference.foreign import is_gguf
 from inference.options import AUTO, EngineOptions
-from inference.paths import UnknownHome, expanded_path
+from inference.paths import existing
 from inference.started.machine import this_machine
 from inference.started.programs import LLAMA, PROGRAMS, Program
 
@@ -65,15 +63,6 @@ def names_gguf(model: str) -> bool:
     """A GGUF file, or a repo of such files."""
     path = existing(model)
     return is_gguf(path) if path else model.lower().endswith("gguf")
-
-
-def existing(model: str) -> Path | None:
-    """The file or the folder of this name."""
-    try:
-        path = expanded_path(model)
-        return path if path.exists() else None
-    except (OSError, ValueError, UnknownHome):
-        return None
 
 
 def _no_effect(flag: str, model: str, program: Program | None) -> str:
