@@ -21,7 +21,6 @@ from inference.engine import (
     EngineFailed,
     EngineInfo,
     Finish,
-    InferenceError,
     Sampling,
     Step,
     output_limit,
@@ -118,15 +117,12 @@ class CallableEngine:
             while goes_on and not (self._closing or call.outbox.abandoned):
                 goes_on = call.advance()
                 self._failures.succeeded()
-        except InferenceError as error:
-            self._failures.failed()
-            call.outbox.end(error.with_traceback(None))  # whose frames would keep the function's cache alive
         except BaseException as error:
             # A user's function that calls sys.exit() must end neither this thread nor other generations.
             self._failures.failed()
             failure = as_failure(error)
-            failure.__cause__ = error.with_traceback(None)
-            call.outbox.end(failure)
+            # Without its frames, which would keep the function's cache alive.
+            call.outbox.end(failure.with_traceback(None))
 
     def _token(self, tokens: list[int], temperature: float, new_request: bool) -> int:
         token = _as_token(self._infer(tokens, temperature, new_request))

@@ -52,7 +52,10 @@ class Masks:
     def bits(self) -> bytes:
         """One bit per token, lowest first: set if the token may be sampled."""
         coming, self._coming = self._coming, None
-        return self._without_banned(_some(self._state.mask() if coming is None else coming.result()))
+        bits = self._state.mask() if coming is None else coming.result()
+        if not any(bits):
+            raise _no_token()
+        return self._without_banned(bits)
 
     def row(self, vocab_size: int, device: torch.device) -> Tensor:
         bits = torch.frombuffer(bytearray(self.bits()), dtype=torch.uint8)
@@ -80,12 +83,6 @@ class Masks:
             bits if isinstance(bits, Exception) else mask._without_banned(bits) if any(bits) else _no_token()
             for mask, bits in zip(masks, bits_of_each, strict=True)
         ]
-
-
-def _some(bits: bytes) -> bytes:
-    if not any(bits):
-        raise _no_token()
-    return bits
 
 
 def _no_token() -> EngineFailed:
