@@ -38,7 +38,7 @@ from inference.local.cuda.guesser import MORE_ROWS, CudaGuesser, DraftShape
 from inference.local.cuda.inputs import Tables
 from inference.models.gpt_oss import GptOss
 from inference.models.weights import Weights
-from inference.ops import expert_kernels, fused, fused_sampling
+from inference.ops import expert_kernels, fused
 from inference.ops.packing import PackedRows
 from inference.ops.pages import Pages
 from inference.ops.sampling import Picking
@@ -338,7 +338,7 @@ def run_sample(rows: int, extras: bool) -> None:
     masks = of(rows, VOCABULARY // 8, dtype=torch.uint8)
     more = (floats(VOCABULARY), seen, masks, seen) if extras else (None,) * 4
     picking = Picking(floats(), seen, floats(), floats(), of(rows, dtype=torch.float64), *more)
-    fused_sampling.sample(floats(VOCABULARY), picking)
+    fused.sample(floats(VOCABULARY), picking)
 
 
 class OnTheDevice(TorchDispatchMode):

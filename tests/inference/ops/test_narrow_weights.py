@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from inference.engine import Sampling
-from inference.ops import fused_sampling
+from inference.ops import fused
 from inference.ops import sampling as plain
 from inference.ops.halves import HalfRows, are_halves, has_halves, linear
 from inference.ops.scaled import LARGEST, ScaledRows, rounding_error, scaled, squares
@@ -108,7 +108,7 @@ def picking(device: torch.device, rows: int, **fields: float | Tensor) -> plain.
 
 
 def sample(logits: Tensor, how: plain.Picking) -> list[int]:
-    return fused_sampling.sample(logits, how).tolist()
+    return fused.sample(logits, how).tolist()
 
 
 def test_without_temperature_the_first_of_the_best_is_picked(device: torch.device) -> None:
