@@ -4,9 +4,7 @@ Takes a checkpoint's folder, its vocabulary and a path. The file appears under i
 Needs the package `gguf` (the extra `gguf`).
 """
 
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -22,7 +20,7 @@ from inference.engine import CheckpointError
 from inference.export.tensors import F32, MXFP4, Exported, exported
 from inference.models.tensor_files import TensorFiles, TensorSource
 from inference.models.weights import find_checkpoint
-from inference.paths import open_to_others
+from inference.paths import open_to_others, replacing
 from inference.progress import ProgressBar
 
 ARCHITECTURE = "gpt-oss"
@@ -91,24 +89,16 @@ def write_gguf(
     # llama.cpp gives every second layer a window, whatever the checkpoint states.
     files, config = alternating(TensorFiles(folder), config)
     tensors = list(exported(files, config))
+    writer = gguf.GGUFWriter(None, ARCHITECTURE)
+    _describe(gguf, writer, config, tensors, name)
+    _add_vocabulary(gguf, writer, vocabulary, config)
     try:
-        # Next to its place, so that the rename is one step; the name of the user's file never holds half.
-        handle, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
-        os.close(handle)
+        with replacing(path) as file:  # the name of the user's file never holds half
+            with closing(writer):
+                _write(gguf, writer, tensors, Path(file.name), progress)
+            open_to_others(Path(file.name))
     except OSError as error:
         raise CheckpointError(f"{path} cannot be written: {error.strerror}.") from error
-    try:
-        writer = gguf.GGUFWriter(None, ARCHITECTURE)
-        _describe(gguf, writer, config, tensors, name)
-        _add_vocabulary(gguf, writer, vocabulary, config)
-        with closing(writer):
-            _write(gguf, writer, tensors, Path(temporary), progress)
-        open_to_others(Path(temporary))
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be written: {error.strerror}.") from error
-    finally:
-        Path(temporary).unlink(missing_ok=True)
 
 
 def _describe(gguf: Any, writer: Any, config: ModelConfig, tensors: list[Exported], name: str) -> None:

@@ -5,9 +5,8 @@ Weights keep their types (MXFP4 stays MXFP4); norms, biases, sinks and routers b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -72,11 +71,13 @@ class _Layer:
         config, kv = self._config, self._config.kv_heads * self._config.head_dim
         for at, (part, rows) in enumerate((("q", config.heads * config.head_dim), ("k", kv), ("v", kv))):
             name, columns = f"{self._prefix}attn_{part}", config.hidden
-            weights = partial(self._layout.qkv, self._layer, "weight", columns)
-            yield _weight(f"{name}.weight", (rows, columns), partial(_nth, weights, at))
+            yield _weight(f"{name}.weight", (rows, columns), self._third(at, "weight", columns))
             if config.attention_bias:
-                biases = partial(self._layout.qkv, self._layer, "bias")
-                yield _float(f"{name}.bias", (rows,), partial(_nth, biases, at))
+                yield _float(f"{name}.bias", (rows,), self._third(at, "bias"))
+
+    def _third(self, at: int, kind: str, *columns: int) -> Callable[[], Tensor]:
+        """Of queries, keys and values."""
+        return lambda: self._layout.qkv(self._layer, kind, *columns)[at]
 
     def _expert(self, name: str, part: str, rows: int, columns: int, cut: slice) -> Iterator[Exported]:
         layout, layer, experts = self._layout, self._layer, self._config.experts
@@ -87,10 +88,6 @@ class _Layer:
         else:
             yield _weight(f"{to}.weight", (experts, rows, columns), lambda: layout.plain(layer, part)[:, cut])
         yield _float(f"{to}.bias", (experts, rows), lambda: layout.expert_biases(layer, part)[:, cut])
-
-
-def _nth(tensors: Callable[[], Sequence[Tensor]], at: int) -> Tensor:
-    return tensors()[at]
 
 
 _Form = Callable[[str, tuple[int, ...], Callable[[], Tensor]], Exported]

@@ -13,7 +13,7 @@ from inference.config import ModelConfig
 from inference.engine import CheckpointError, TokenLogprob
 from inference.local.cuda.runner import CudaRunner
 from inference.local.engine import LocalEngine, load_local
-from inference.local.tiers.costs import measured
+from inference.local.tiers.opening import measured
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import load_model
 from inference.options import EngineOptions
