@@ -70,7 +70,6 @@ class LocalEngine:
     ) -> None:
         self._runner: Runner | None = runner
         self.info = info
-        self._limits = limits
         self._numbers = itertools.count()
         self._scheduler = Scheduler(cache, limits)
         self._loop = Loop(runner, self._scheduler, f"inference {info.name}")
@@ -113,7 +112,7 @@ class LocalEngine:
             sampling=sampling,
             picker=self._runner.picker(sampling, tokens),
             outbox=outbox,
-            drafter=self._limits.drafter(sampling),
+            drafter=self._scheduler.limits.drafter(sampling),
             scores=None if sampling.prompt_logprobs is None else [None],
         )
         self._loop.submit(sequence)
