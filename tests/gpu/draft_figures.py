@@ -23,8 +23,8 @@ from inference.bench.machine import seconds as median_seconds
 from inference.engine import EngineInfo, Sampling
 from inference.local import engine as engines
 from inference.local.cuda.guesser import DraftShape
+from inference.local.cuda.inputs import decode_shape
 from inference.local.cuda.runner import CudaRunner
-from inference.local.cuda.shapes import decode_shape
 from inference.local.engine import LocalEngine
 from inference.models.gpt_oss import GptOss
 from inference.options import EngineOptions

@@ -16,10 +16,9 @@ from torch import Tensor
 
 from inference.drafting.head import FIRST_PAIR, DraftHead
 from inference.local.cuda.flight import Pending
-from inference.local.cuda.inputs import IntArray, Numbers, Tables, is_prompt
+from inference.local.cuda.inputs import IntArray, Numbers, StepShape, Tables, is_prompt
 from inference.local.cuda.picker import to_device
 from inference.local.cuda.recordings import Recordings
-from inference.local.cuda.shapes import StepShape
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, HiddenStates
 from inference.models.kv_memory import empty_blocks

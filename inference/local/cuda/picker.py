@@ -1,7 +1,6 @@
 """The sampling state of a generation on a device, and a batch of such states as one `Picking`.
 
-The device counts a token when it samples it, before the host has read it; only grammars wait for the host. It
-must not know steps.
+The device counts a token when it samples it, before the host has read it; only grammars wait for the host.
 """
 
 import itertools

@@ -16,11 +16,20 @@ from inference.drafting.head import DraftHead
 from inference.engine import Sampling
 from inference.local.cuda.flight import CudaFlight, Pending, on_host
 from inference.local.cuda.guesser import MORE_ROWS, CudaGuesser
-from inference.local.cuda.inputs import Tables, is_prompt, single_rows, split_inputs, step_numbers, step_shape
+from inference.local.cuda.inputs import (
+    StepShape,
+    Tables,
+    holding,
+    is_prompt,
+    shapes_for,
+    single_rows,
+    split_inputs,
+    step_numbers,
+    step_shape,
+)
 from inference.local.cuda.picker import CudaPicker, pick_rows, to_device
 from inference.local.cuda.recordings import Recordings
 from inference.local.cuda.sampling import RowSampler
-from inference.local.cuda.shapes import StepShape, holding, shapes_for
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss
 from inference.models.kv_memory import PagedMemory

@@ -17,9 +17,9 @@ import torch
 
 from inference.engine import EngineFailed, EngineInfo, Sampling, TokenLogprob
 from inference.local import engine as engines
+from inference.local.cuda.inputs import StepShape, decode_shape, holding, shapes_for
 from inference.local.cuda.recordings import Recordings
 from inference.local.cuda.runner import CudaRunner
-from inference.local.cuda.shapes import StepShape, decode_shape, holding, shapes_for
 from inference.local.engine import EngineOptions, LocalEngine
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, load_model
