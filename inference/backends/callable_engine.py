@@ -97,7 +97,11 @@ class CallableEngine:
     # The thread ---------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self._wait():
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._calls or self._closing)
+                if self._closing:
+                    break
             self._generate(self._calls[0])
             if not self._closing:
                 with self._changed:
@@ -105,11 +109,6 @@ class CallableEngine:
         for call in self._calls:
             call.outbox.end(EngineClosed("The engine was closed while it generated."))
         self._calls.clear()
-
-    def _wait(self) -> bool:
-        with self._changed:
-            self._changed.wait_for(lambda: self._calls or self._closing)
-            return not self._closing
 
     def _generate(self, call: _Call) -> None:
         sampling, outbox = call.sampling, call.outbox

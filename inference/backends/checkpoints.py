@@ -1,7 +1,4 @@
-"""Models that run in this process: the embedded one, a folder with a checkpoint, or a repo of the hub.
-
-Takes a name and returns the folder of its checkpoint, made or downloaded if necessary, or the local engine.
-"""
+"""Models that run in this process: the embedded one, a folder with a checkpoint, or a repo of the hub."""
 
 import os
 from pathlib import Path

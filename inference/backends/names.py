@@ -1,7 +1,4 @@
-"""Names of models as users write them: which words are one, and which one a wrong word probably means.
-
-Takes a word and returns another name or a yes. It loads nothing, and knows only what a name looks like.
-"""
+"""Names of models as users write them: which words are one, and which one a wrong word probably means."""
 
 import difflib
 import re

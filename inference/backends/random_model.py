@@ -1,6 +1,5 @@
 """Models with random weights, for measuring the whole server without a checkpoint.
 
-Takes a shape's name and returns the local engine of a model of that shape, with weights made on the device.
 Every shape gets Harmony's vocabulary, so that the server can serve it. Its text means nothing.
 """
 

@@ -1,7 +1,4 @@
-"""Keys and values: the memory of all layers in blocks, and a memory for one sequence alone.
-
-The engine's scheduler assigns the blocks. It computes nothing and must not know weights.
-"""
+"""Keys and values: the memory of all layers in blocks, and a memory for one sequence alone."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -61,11 +61,8 @@ class Received(asyncio.Protocol):
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._end(error)
-
-    def _end(self, failure: Exception | None) -> None:
         self._has_ended = True
-        self._failure = self._failure or failure
+        self._failure = self._failure or error
         self._stop_timer()
         self._wake()
 
@@ -80,6 +77,6 @@ class Received(asyncio.Protocol):
     def _look(self) -> None:
         waited = 0.0 if self._reader is None else self._loop.time() - self._waits_since
         if waited >= self._patience:
-            self._end(TimeoutError())
+            self.connection_lost(TimeoutError())
         else:
             self._timer = self._loop.call_later(self._patience - waited, self._look)

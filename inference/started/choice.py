@@ -1,7 +1,4 @@
-"""Which engine runs a model: the built-in one, or a program that the server starts.
-
-Takes a model's name and an operator's options. Returns a program, or None for the built-in engine.
-"""
+"""Which engine runs a model: the built-in one, or a program that the server starts."""
 
 from inference.engine import CheckpointError
 from inference.foreign import is_gguf

@@ -1,7 +1,6 @@
 """The state of one generation's sampling: its random numbers, its counts, its grammar, its banned stop ids.
 
-Takes the logits of one row; returns a token and, if requested, its log-probability. A sampler belongs to one
-generation and depends on no other. The ops pick the token.
+A sampler belongs to one generation and depends on no other. The ops pick the token.
 """
 
 import math
