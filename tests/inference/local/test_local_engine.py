@@ -175,14 +175,6 @@ async def test_tokens_sampled_before_a_failure_are_read_first(
     assert len(tokens) == 10
 
 
-@pytest.mark.parametrize("prompt", [[], [500], [1, -1]], ids=repr)
-async def test_a_prompt_that_the_model_cannot_read_is_an_error(
-    engine: LocalEngine, prompt: list[int]
-) -> None:
-    with pytest.raises(EngineFailed, match="prompt"):
-        await generated(engine, prompt=prompt)
-
-
 STATED: dict[str, Any] = {"max_new_tokens": 5, "repetition_penalty": 1.2, "top_k": 40}
 DEFAULTS_OF = [
     ({"temperature": 0.7, "top_p": None}, Sampling(temperature=0.7)),

@@ -10,7 +10,6 @@ import random
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -22,7 +21,7 @@ from inference.local.cuda.recordings import Recordings
 from inference.local.cuda.runner import CudaRunner
 from inference.local.engine import EngineOptions, LocalEngine
 from inference.local.scheduling.step import StepPart
-from inference.models.gpt_oss import GptOss, load_model
+from inference.models.gpt_oss import GptOss
 from tests.contracts.engine_contract import Generated, generated
 from tests.contracts.remote_contract import scores
 from tests.doubles.inference.alone import alone
@@ -30,11 +29,6 @@ from tests.doubles.inference.on_gpu import run_as_on_a_gpu
 
 CPU = torch.device("cpu")
 INFO = EngineInfo(name="random", context_length=1024, vocab_size=500)
-
-
-@pytest.fixture(scope="module")
-def model(checkpoint: Path) -> GptOss:
-    return load_model(checkpoint, device=CPU)
 
 
 def plain(model: GptOss, **options: object) -> LocalEngine:
