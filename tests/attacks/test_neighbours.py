@@ -83,37 +83,30 @@ UNFINISHED = {
 }
 
 
+def connect(server: Attacked, count: int, *begun: bytes) -> None:
+    """Many connections, each of which has sent one of these beginnings in turn, and sends no more."""
+    with ExitStack() as stack:
+        for number in range(count):
+            connection = stack.enter_context(server.connect())
+            with suppress(ConnectionError):
+                connection.sendall(begun[number % len(begun)])
+        ask_as_alice(server)
+        time.sleep(SECONDS)
+        ask_as_alice(server)
+
+
 @pytest.mark.parametrize("kind", UNFINISHED)
 def test_connections_that_do_nothing(server: Attacked, kind: str) -> None:
-    def connect() -> None:
-        with ExitStack() as stack:
-            for _ in range(PLACES):
-                connection = stack.enter_context(server.connect())
-                with suppress(ConnectionError):
-                    connection.sendall(UNFINISHED[kind])
-            ask_as_alice(server)
-            time.sleep(SECONDS)
-            ask_as_alice(server)
-
-    withstands(server, f"{PLACES:,} {kind}", connect, key=ALICE)
+    act = partial(connect, server, PLACES, UNFINISHED[kind])
+    withstands(server, f"{PLACES:,} {kind}", act, key=ALICE)
 
 
 def test_handshakes_that_never_finish(tmp_path: Path) -> None:
     certificate, key = write_certificate(tmp_path)
     model = script(tmp_path, final("word " * 5_000), tokens_per_second=RATE)
     with attacked("--tls-cert", certificate, "--tls-key", key, model=model) as server:
-
-        def connect() -> None:
-            with ExitStack() as stack:
-                for number in range(2 * PLACES):
-                    connection = stack.enter_context(server.connect())
-                    with suppress(ConnectionError):
-                        connection.sendall(b"\x16\x03\x01\x02\x00" if number % 2 else b"")
-                ask_as_alice(server)
-                time.sleep(SECONDS)
-                ask_as_alice(server)
-
-        withstands(server, f"{2 * PLACES:,} TLS handshakes that never finish", connect)
+        act = partial(connect, server, 2 * PLACES, b"", b"\x16\x03\x01\x02\x00")
+        withstands(server, f"{2 * PLACES:,} TLS handshakes that never finish", act)
 
 
 @pytest.mark.parametrize("length", [60_000, 15_000])

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_server.harmony.encoding import RETURN, Encoding
+from tests.doubles.commands import script
 from tests.doubles.engines.processor_time import seconds_of_one
 from tests.doubles.peer import PEER, fetch_peer, peer_serving
 from tests.doubles.server_process import serving
@@ -95,9 +96,7 @@ def port_of(url: str) -> int:
 
 
 def served(scratch: Path, turns: list[dict[str, Any]], measure: Callable[[int], None]) -> None:
-    script = scratch / "script.json"
-    script.write_text(json.dumps({"turns": turns, "loop": True}))
-    with serving("--model", f"scripted:{script}", "--default-max-output-tokens", "none") as server:
+    with serving("--model", script(scratch, *turns), "--default-max-output-tokens", "none") as server:
         load(port_of(server.url), 1, {"input": "Warm up.", "stream": True})
         measure(port_of(server.url))
 
@@ -185,9 +184,7 @@ def test_a_token_of_the_messages_api_costs_little_more_than_one_of_responses(
     said = {"messages": [{"role": "user", "content": "Write."}], "max_tokens": 2 * TOKENS, "stream": True}
     apis = {RESPONSES: {"input": "Write.", "stream": True}, MESSAGES: said}
     used: dict[tuple[str, str], list[float]] = {api: [] for api in apis}
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps({"turns": [{"tokens": completion(encoding, TOKENS)}], "loop": True}))
-    with serving("--model", f"scripted:{script}", "--python", "off") as server:
+    with serving("--model", script(tmp_path, {"tokens": completion(encoding, TOKENS)})) as server:
         for turn in range(COMPARISONS // 2 + 1):
             for api in sorted(apis, reverse=bool(turn % 2)):
                 before = processor_seconds(server.process)
@@ -206,9 +203,8 @@ def test_a_token_of_the_messages_api_costs_little_more_than_one_of_responses(
 @NEEDS_PROC
 def test_figures_cost_less_than_two_percent(encoding: Encoding, tmp_path: Path) -> None:
     """Processor time of two servers that differ in nothing else, in turns: others disturb both alike."""
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps({"turns": [{"tokens": completion(encoding, TOKENS)}], "loop": True}))
-    flags = ("--model", f"scripted:{script}", "--default-max-output-tokens", "none", "--python", "off")
+    model = script(tmp_path, {"tokens": completion(encoding, TOKENS)})
+    flags = ("--model", model, "--default-max-output-tokens", "none")
     used: dict[str, list[float]] = {"off": [], "own": []}
     with serving(*flags, "--metrics-names", "off") as off, serving(*flags, "--metrics-names", "own") as own:
         servers = {"off": off, "own": own}

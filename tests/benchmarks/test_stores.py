@@ -4,7 +4,6 @@ All figures come from one run on this machine.
 """
 
 import asyncio
-import json
 import statistics
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from gpt_oss_server.stores.postgres.database import PostgresDatabase
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
 from tests.benchmarks.test_overhead import check_complete, completion, load, port_of
+from tests.doubles.commands import script
 from tests.doubles.postgres import Postgres, running_postgres
 from tests.doubles.server_process import serving
 from tests.doubles.stored import append, conversation, item, known, stored, turn
@@ -39,8 +39,7 @@ def postgres() -> Iterator[Postgres]:
 
 
 def test_streams_with_each_store(postgres: Postgres, encoding: Encoding, tmp_path: Path) -> None:
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps({"turns": [{"tokens": completion(encoding, TOKENS)}], "loop": True}))
+    model = script(tmp_path, {"tokens": completion(encoding, TOKENS)})
     sqlite = f"sqlite:{tmp_path / 'store.sqlite'}"
     places = {"memory": "memory", "sqlite": sqlite, "postgres": postgres.new_database()}
     rates: dict[str, list[float]] = {name: [] for name in places}
@@ -49,7 +48,7 @@ def test_streams_with_each_store(postgres: Postgres, encoding: Encoding, tmp_pat
     with ExitStack() as stack:
         ports = {}
         for name, place in places.items():
-            server = stack.enter_context(serving("--model", f"scripted:{script}", "--store", place))
+            server = stack.enter_context(serving("--model", model, "--store", place))
             ports[name] = port_of(server.url)
             load(ports[name], 4, body)
         for _ in range(ROUNDS):  # in turn, so that other load disturbs all alike

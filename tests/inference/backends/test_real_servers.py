@@ -82,9 +82,14 @@ async def builtin() -> AsyncIterator[Engine]:
     await engine.close()
 
 
-async def parting(
-    encoding: Encoding, question: str, prompt: list[int], engines: Sequence[Engine]
-) -> Parting | None:
+def prompt_of(encoding: Encoding, question: str) -> list[int]:
+    return encoding.encode_special(
+        f"<|start|>user<|message|>{question}<|end|><|start|>assistant<|channel|>final<|message|>"
+    )
+
+
+async def parting(encoding: Encoding, question: str, engines: Sequence[Engine]) -> Parting | None:
+    prompt = prompt_of(encoding, question)
     own, other = [
         (await generated(each, Sampling(temperature=0.0, max_tokens=TOKENS), prompt)).tokens
         for each in engines
@@ -117,9 +122,8 @@ class GreedyContract:
         turns = asyncio.Semaphore(TOGETHER)
 
         async def compared(question: str) -> Parting | None:
-            text = f"<|start|>user<|message|>{question}<|end|><|start|>assistant<|channel|>final<|message|>"
             async with turns:
-                return await parting(encoding, question, encoding.encode_special(text), (builtin, engine))
+                return await parting(encoding, question, (builtin, engine))
 
         found = [each for each in await asyncio.gather(*map(compared, QUESTIONS)) if each]
         same = len(QUESTIONS) - len(found)
@@ -174,12 +178,6 @@ class TestSglang(EngineContract, SpelledContract):
             return sum(int(load["num_running_reqs"]) for load in loads)
 
         await check_abandoned_ends(engine, running)
-
-
-def prompt_of(encoding: Encoding, question: str) -> list[int]:
-    return encoding.encode_special(
-        f"<|start|>user<|message|>{question}<|end|><|start|>assistant<|channel|>final<|message|>"
-    )
 
 
 @needs_llama

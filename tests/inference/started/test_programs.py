@@ -26,6 +26,7 @@ from inference.started.machine import Machine, llama_sizes, parallel_cards
 from inference.started.programs import LLAMA, SGLANG, VLLM, command
 from tests.contracts.engine_contract import GREEDY, PROMPT, generated
 from tests.contracts.remote_contract import model_tokens
+from tests.doubles.engines.processor_time import is_gone
 from tests.doubles.engines.program import write_program
 from tests.doubles.waiting import until, until_found
 
@@ -64,20 +65,8 @@ def pids(tmp_path: Path) -> Callable[[], list[int]]:
     return lambda: [int(word) for word in (tmp_path / "pids").read_text().split()]
 
 
-def is_gone(pid: int) -> bool:
-    """A zombie is, too: its parent may be slow to notice."""
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 async def all_gone(pids: list[int]) -> None:
-    async def gone() -> bool:
-        await asyncio.sleep(0.02)
-        return all(map(is_gone, pids))
-
-    await until_found(gone, bool)
+    await until(lambda: all(map(is_gone, pids)))
 
 
 async def disturbed(engine: RemoteEngine, disturb: Callable[[], object]) -> tuple[int, ...]:
