@@ -71,16 +71,14 @@ def test_both_sdks_put_the_same_messages_together(encoding: Encoding, tmp_path: 
     turns += [tokens[: rng.randrange(1, len(tokens) + 1)] for tokens in turns if tokens]
     turns += [mutated(encoded(encoding, rng), rng) for _ in range(30)]
     script = [{"tokens": tokens} for tokens in turns]
-    with recorded(scripted(*script)) as (url, recorder):
+    with recorded(scripted(*script)) as (url, _):
         client = Anthropic(base_url=url.removesuffix("/v1"), api_key="any", max_retries=0)
         in_python = [together(client) for _ in turns]
-    with recorded(scripted(*script)) as (url, other):
+    with recorded(scripted(*script)) as (url, _):
         code = (SCRIPTS / "anthropic_corpus.mjs").read_text(encoding="utf-8")
         shown = run_code("corpus.mjs", code, tmp_path, BASE_URL=url, TURNS=str(len(turns)))
     assert json.loads(shown)["messages"] == in_python
     assert len(turns) > 200
-    recorder.check()
-    other.check()
 
 
 def test_the_claude_agent_sdk(tmp_path: Path) -> None:

@@ -99,7 +99,6 @@ def test_a_shell_call_makes_a_file(tmp_path: Path) -> None:
     assert messages(items) == ["I will make it.", "I made it."]
     [output] = outputs(recorder, "function_call_output")
     assert "Process exited with code 0" in json.dumps(output)
-    recorder.check()
 
 
 def test_a_patch_as_a_custom_tool(tmp_path: Path) -> None:
@@ -112,7 +111,6 @@ def test_a_patch_as_a_custom_tool(tmp_path: Path) -> None:
     kinds = {(tool["type"], tool.get("name")) for tool in recorder.of("/v1/responses")[0].body["tools"]}
     assert ("custom", "apply_patch") in kinds
     assert outputs(recorder, "custom_tool_call_output")
-    recorder.check()
 
 
 def test_an_mcp_tool(tmp_path: Path) -> None:
@@ -123,13 +121,12 @@ def test_an_mcp_tool(tmp_path: Path) -> None:
     )
     arguments = json.dumps({"text": "ahoy"})
     turn = f"{THINK}<|channel|>commentary to=mcp__echo.echo <|constrain|>json<|message|>{arguments}<|call|>"
-    with recorded(scripted(turn, HELLO, loop=False)) as (url, recorder):
+    with recorded(scripted(turn, HELLO, loop=False)) as (url, _):
         items = Codex(tmp_path, url, more=more).items("Say ahoy with the tool")
     [used] = [item for item in items if item["type"] == "mcp_tool_call"]
     assert (used["server"], used["tool"], used["status"]) == ("echo", "echo", "completed")
     assert "ahoy" in json.dumps(used["result"])
     assert messages(items) == ["Hello!"]
-    recorder.check()
 
 
 def test_a_session_is_resumed(tmp_path: Path) -> None:
@@ -140,7 +137,6 @@ def test_a_session_is_resumed(tmp_path: Path) -> None:
     history = json.dumps(recorder.of("/v1/responses")[1].body["input"])
     assert "my name is Ada" in history
     assert "Hello!" in history
-    recorder.check()
 
 
 def test_an_answer_follows_an_output_schema(tmp_path: Path) -> None:
@@ -151,7 +147,6 @@ def test_an_answer_follows_an_output_schema(tmp_path: Path) -> None:
         items = Codex(tmp_path, url).items("--output-schema", str(tmp_path / "schema.json"), "A city?")
     assert [json.loads(text) for text in messages(items)] == [{"city": "Paris"}]
     assert recorder.of("/v1/responses")[0].body["text"]["format"]["schema"] == schema
-    recorder.check()
 
 
 def test_an_abort_in_the_middle_of_a_turn_frees_the_slot(tmp_path: Path) -> None:
@@ -175,4 +170,3 @@ def test_without_a_web_socket_it_switches_to_http_immediately(tmp_path: Path) ->
         codex = Codex(tmp_path, url, provider="supports_websockets = true\n")
         assert messages(codex.items("Hi")) == ["Hello!"]
     assert len(recorder.of("/v1/responses")) == 1
-    recorder.check()

@@ -136,11 +136,10 @@ CODE = [block for block in _PAGES if block.language in ("python", "js") and bloc
 @pytest.mark.parametrize("block", CODE, ids=str)
 def test_the_code_of_a_page_prints_the_answer(block: Block, tmp_path: Path) -> None:
     """As it stands, except for the address."""
-    with recorded(scripted(HELLO), Settings(served_model_name=("tiny",))) as (url, recorder):
+    with recorded(scripted(HELLO), Settings(served_model_name=("tiny",))) as (url, _):
         code = block.code.replace(ADDRESS, url.removesuffix("/v1"))
         name = "page.py" if block.language == "python" else "page.mjs"
         assert run_code(name, code, tmp_path).strip() == "Hello!"
-    recorder.check()
 
 
 def history_of_calls(recorder: Recorder) -> tuple[Any, Any]:
