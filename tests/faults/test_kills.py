@@ -21,7 +21,7 @@ import pytest
 
 from tests.doubles.commands import final, script
 from tests.doubles.postgres import running_postgres
-from tests.doubles.server_process import Client, ServerProcess
+from tests.doubles.server_process import Client, ServerProcess, started
 
 pytestmark = pytest.mark.faults
 SECONDS = float(os.environ.get("SECONDS", "300"))
@@ -138,16 +138,11 @@ async def under_faults(
 ) -> Outcome:
     """Starts runs at a steady rate while `fault` disturbs a server every few seconds."""
     outcome, rng = Outcome(), random.Random(5)
-    for server in servers:
-        server.start()
-    for server in servers:
-        await server.ready()
-    client = Client(servers)
-    try:
+    async with started(*servers):
+        client = Client(servers)
         expected = []
         for body in bodies:
             response = await ended(client, await start(client, body), time.monotonic() + 300)
-            assert response is not None
             expected.append(essence(response))
         end = time.monotonic() + seconds
 
@@ -164,10 +159,7 @@ async def under_faults(
 
         await asyncio.gather(disturb(), *(begin(number) for number in range(runs)))
         await check(client, outcome, expected, time.monotonic() + 300)
-    finally:
         await client.close()
-        for server in servers:
-            server.kill()
     return outcome
 
 
