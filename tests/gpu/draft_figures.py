@@ -26,11 +26,10 @@ from inference.local.cuda.guesser import DraftShape
 from inference.local.cuda.inputs import decode_shape
 from inference.local.cuda.runner import CudaRunner
 from inference.local.engine import LocalEngine
-from inference.models.gpt_oss import GptOss
 from inference.options import EngineOptions
 from inference.shapes import SHAPES
 from tests.doubles.inference.timed_parts import TimedParts, parser_of, say
-from tests.doubles.inference.walking import KnowingHead, Walk, walking_model
+from tests.doubles.inference.walking import KnowingHead, walking_model
 
 BATCHES, SHARES = (1, 4, 16), (0.0, 0.6, 0.8)
 PROMPT = 256
@@ -41,9 +40,6 @@ class Figures(TimedParts):
     def __init__(self, shape: str, device: torch.device, seconds: float, tokens: int) -> None:
         super().__init__(seconds)
         self._shape, self._device, self._tokens = shape, device, tokens
-        self._model: GptOss
-        self._walk: Walk
-        self._head: KnowingHead
 
     # The parts ----------------------------------------------------------------------------------------
 
@@ -137,8 +133,6 @@ class Figures(TimedParts):
     @torch.inference_mode()
     def _costs(self, runner: CudaRunner) -> dict[str, float]:
         """Milliseconds of recorded work: steps by rows (without any key), and rounds of guesses."""
-        assert runner._graphs is not None
-        assert runner._guesser is not None
         shapes = {rows: decode_shape(rows) for rows in ROWS if decode_shape(rows) in runner._graphs.shapes}
         found = {f"step of {n} rows": self._replayed(runner._graphs, shape) for n, shape in shapes.items()}
         for batch, rounds in itertools.product(BATCHES, (1, 2, 4)):

@@ -88,7 +88,6 @@ class Figures(TimedParts):
         return found
 
     def steps(self, name: str, batches: tuple[int, ...] = BATCHES, more: bool = True) -> dict[str, float]:
-        assert self.machine is not None
         most = max(LONG + 128 if more else 0, max(batches) * (CONTEXT + 128))
         workload = Workload(self.models[name.partition(" ")[0]], self.machine, BATCHES, most)
         rows = [workload.decode(batch, CONTEXT) for batch in batches]
@@ -102,7 +101,6 @@ class Figures(TimedParts):
         return {f"{row.what} {row.batch} x {row.context}": row.ms for row in rows}
 
     def kernels(self, name: str) -> dict[str, dict[str, float]]:
-        assert self.machine is not None
         workload = Workload(self.models[name], self.machine, BATCHES, 64 * (CONTEXT + 128))
         found = {}
         for batch in (1, 64):

@@ -145,7 +145,6 @@ class TestVllm(EngineContract, SpelledContract, GreedyContract):
     @pytest.fixture(scope="class")
     @classmethod
     def url(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-        assert VLLM is not None
         with vllm_server(VLLM, write_folder(tiny.checkpoint(), tmp_path_factory.mktemp("folder"))) as url:
             yield url
 
@@ -187,7 +186,6 @@ class TestLlama(EngineContract, SpelledContract, GreedyContract):
     @pytest.fixture(scope="class")
     @classmethod
     def url(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-        assert LLAMA is not None
         model = exported(tiny.checkpoint(), tmp_path_factory.mktemp("gguf") / "tiny.gguf")
         with llama_server(LLAMA, model, "--slots") as (url, _):
             yield url
@@ -240,7 +238,6 @@ class TestLlama(EngineContract, SpelledContract, GreedyContract):
 @needs_llama
 async def test_generations_survive_the_death_of_their_server(encoding: Encoding, tmp_path: Path) -> None:
     """One of two servers is killed under 50 streams: all texts are those of undisturbed ones."""
-    assert LLAMA is not None
     model = exported(tiny.checkpoint(), tmp_path / "tiny.gguf")
     prompts = [prompt_of(encoding, f"Count from {number}.") for number in range(50)]
     sampling = Sampling(temperature=0.0, max_tokens=48)

@@ -80,7 +80,6 @@ def test_keys_and_values_take_a_byte_each(fp8: GptOss, model: GptOss) -> None:
 
 def test_the_description_states_what_is_in_fp8(fp8: GptOss, model: GptOss) -> None:
     assert "FP8" not in describe(model, "model").description
-    assert fp8.rounding is not None
     stated = describe(fp8, "fp8").description
     assert f"error of the weights {fp8.rounding:.2%})" in stated
     assert stated.endswith(", keys and values in FP8.")

@@ -95,7 +95,6 @@ async def test_prompts_over_a_cache_that_is_too_small_and_damaged_get_the_same_a
         if (stored := files(tmp_path)) and draw.random() < 0.1:
             draw.choice(DAMAGES)(draw, draw.choice(stored))
         if draw.random() < 0.3:
-            assert engine.tiers._packs is not None
             engine.tiers._packs.refresh()
         if draw.random() < 0.3:  # its sequences end, then it is killed with copies that wait
             restored += _ended(engine)
@@ -103,7 +102,6 @@ async def test_prompts_over_a_cache_that_is_too_small_and_damaged_get_the_same_a
     restored += sum(map(_ended, engines))
     assert restored > 0
     packs = engines[0].tiers._packs
-    assert packs is not None
     packs.refresh()
     packs.trim()
     assert sum(path.stat().st_size for path in files(tmp_path)) <= sizes["disk"]
@@ -237,7 +235,6 @@ async def test_the_packs_used_longest_ago_go_first_and_pinned_ones_last(
     monkeypatch.setattr(packs_module.time, "time", lambda: now[0])
     engine = Tiered(tmp_path)
     packs = engine.tiers._packs
-    assert packs is not None
 
     def used(first: int) -> int:
         now[0] += 10

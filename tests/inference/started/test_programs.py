@@ -208,7 +208,6 @@ def spawned(words: list[str]) -> "subprocess.Popen[str]":
 async def test_nothing_is_left_when_the_server_is_killed(model: str, tmp_path: Path, pids: Any) -> None:
     words = [model, write_program(tmp_path), f"--pids {tmp_path / 'pids'}"]
     server = await asyncio.to_thread(spawned, words)
-    assert server.stdout is not None
     with server.stdout:
         assert await asyncio.to_thread(server.stdout.readline) == "loaded\n"
     server.kill()
