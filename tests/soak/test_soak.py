@@ -146,10 +146,9 @@ async def test_an_hour_of_load_with_clients_that_leave(tmp_path: Path) -> None:
             ended = await idle(client, server.url)
             await check_all_slots_work(client, server.url)
         await load.http.aclose()
-        report(samples, load, before, after, ended)
         print(waits.line())
-        assert max(waits.server) < LONGEST_WAIT + max(waits.own)
         check(samples, load, before, after, ended)
+        assert max(waits.server) < LONGEST_WAIT + max(waits.own)
         assert "Traceback" not in server.log.read_text(encoding="utf-8")
     finally:
         server.stop()
@@ -180,7 +179,7 @@ def leaked(before: Counter[str], after: Counter[str]) -> Counter[str]:
     return Counter({path: n for path, n in more if ".sqlite" not in path or after[path] > READERS + 1})
 
 
-def report(
+def check(
     samples: list[Sample], load: Load, before: Counter[str], after: Counter[str], ended: dict[str, Any]
 ) -> None:
     start, end = middles(samples)
@@ -195,12 +194,6 @@ def report(
     )
     for problem in load.problems[:5]:
         print("  ", problem)
-
-
-def check(
-    samples: list[Sample], load: Load, before: Counter[str], after: Counter[str], ended: dict[str, Any]
-) -> None:
-    start, end = middles(samples)
     assert not load.problems
     assert load.left.total() > LEAVING / 2 * load.done.total(), "too few clients left to prove anything"
     assert abs(end / start - 1) <= MOST_CHANGE
