@@ -7,8 +7,8 @@ import gc
 import logging
 import ssl
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
 import pytest
@@ -28,31 +28,6 @@ from tests.doubles.engines.vllm_double import VllmDouble
 from tests.doubles.waiting import until
 
 pytestmark = pytest.mark.anyio
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@asynccontextmanager
-async def received_from(serve: Serve, patience: float = 30.0) -> AsyncIterator[Received]:
-    served = asyncio.Event()
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
-            await serve(reader, writer)
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-        served.set()
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    loop = asyncio.get_running_loop()
-    _, received = await loop.create_connection(lambda: Received(patience), "127.0.0.1", port)
-    try:
-        yield received
-    finally:
-        received.abort()
-        server.close()
-        await served.wait()
 
 
 async def test_one_whose_connection_fails_is_freed() -> None:
@@ -90,17 +65,22 @@ async def test_a_reader_that_does_not_read_slows_the_other_side_down() -> None:
             writer.write(b"y" * 100_000)
             await writer.drain()
             sent += 100_000
+        writer.close()
+        await writer.wait_closed()
 
-    async with received_from(serve) as received:
-        before = -1
-        while sent != before:
-            before = sent
-            await asyncio.sleep(0.2)
-        assert sent < 30_000_000, "the rest waits at the other side"
-        read = 0
-        while piece := await received.piece():
-            read += len(piece)
-        assert read == 40_000_000
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    loop, before, read = asyncio.get_running_loop(), -1, 0
+    _, received = await loop.create_connection(lambda: Received(30.0), "127.0.0.1", port)
+    while sent != before:
+        before = sent
+        await asyncio.sleep(0.2)
+    assert sent < 30_000_000, "the rest waits at the other side"
+    while piece := await received.piece():
+        read += len(piece)
+    assert read == 40_000_000
+    received.abort()
+    server.close()
 
 
 KINDS: dict[str, type[HttpDouble]] = {"llama": LlamaDouble, "vllm": VllmDouble, "sglang": SglangDouble}

@@ -151,30 +151,19 @@ async def test_requests_wait_for_a_start_but_not_for_one_that_fails_again_and_ag
     assert (await generated(engine)).tokens == model_tokens(40)
 
 
-@pytest.mark.parametrize(
-    ("args", "sentence"),
-    [
-        (
-            "--ends --prints 'error: invalid argument: --wrong' --wrong 1",
-            "no flag --wrong: correct --engine-args",
-        ),
-        (
-            "--ends --prints 'error: invalid argument: --swa-full'",
-            r"no flag --swa-full: it is too old; update it\.",
-        ),
-        ("--ends --prints \"unknown model architecture: 'gpt-oss'\"", "too old for gpt-oss; update it"),
-        (
-            "--ends --prints 'failed to allocate buffer'",
-            "too little memory for it: choose a smaller --context",
-        ),
-        (
-            "--ends --prints 'one|two|three|four|five|six|seven'",
-            "code 1 before it could serve. Its last lines:\n  two\n",
-        ),
-        ("--hangs", "llama-server printed nothing for 3 s"),
-        ("'", "--engine-args .* cannot be read: No closing quotation"),
-    ],
-)
+ENDINGS = [
+    ("error: invalid argument: --wrong", "no flag --wrong: correct --engine-args"),
+    ("error: invalid argument: --swa-full", r"no flag --swa-full: it is too old; update it\."),
+    ("unknown model architecture: 'gpt-oss'", "too old for gpt-oss; update it"),
+    ("failed to allocate buffer", "too little memory for it: choose a smaller --context"),
+    ("one|two|three|four|five|six|seven", r"code 1 before it could serve\. Its last lines:\n  two\n"),
+]
+FAILURES = [(f'--ends --prints "{printed}" --wrong 1', sentence) for printed, sentence in ENDINGS]
+FAILURES += [("--hangs", "llama-server printed nothing for 3 s")]
+FAILURES += [("'", "--engine-args .* cannot be read: No closing quotation")]
+
+
+@pytest.mark.parametrize(("args", "sentence"), FAILURES)
 async def test_a_program_that_does_not_start_is_explained(
     load: Load, pids: Any, args: str, sentence: str
 ) -> None:
@@ -265,10 +254,7 @@ def test_auto_chooses_by_the_card_and_by_what_is_installed(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (
-            {"engine": "llama", "kv_memory": 1},
-            "--kv-memory is for the built-in engine.* runs on llama-server",
-        ),
+        ({"engine": "llama", "kv_memory": 1}, "--kv-memory is for the built-in.* runs on llama-server"),
         ({"engine": "built-in", "engine_args": "-x"}, "--engine-args is for a program.*Add --engine"),
         ({"engine": "vllm", "engine_program": "/not/here"}, "--engine-program /not/here is no program"),
         ({"engine": "vllm"}, r"vLLM is not on the PATH.*Install it \(pip install vllm\)"),
