@@ -128,7 +128,7 @@ def test_attention_of_full_size_equals_the_reference(
     card: torch.device, queries: list[int], window: int | None
 ) -> None:
     from tests.doubles.inference.drawn import Draw, random_pages, relative_error
-    from tests.inference.ops.test_attention import attended
+    from tests.inference.ops.test_products import attended
 
     draw = Draw(len(queries), card)
     found, wanted = attended(draw, random_pages(draw, queries, window, 64, past=3000), 64, 8, 64)

@@ -22,8 +22,7 @@ from inference.local.scheduling import drafts
 from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.scheduling.step import Flight, Runner, StepPart, right_drafts
 from inference.models.gpt_oss import GptOss, HiddenStates, load_model
-from tests.doubles.inference.alone import check_each_as_alone
-from tests.doubles.inference.driven import Driven, Prompts, tight_blocks
+from tests.doubles.inference.driven import Driven, Prompts, check_each_as_alone, tight_blocks
 from tests.doubles.inference.heads import (
     changed_layer,
     llama_config,

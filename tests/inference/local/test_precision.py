@@ -20,7 +20,7 @@ from inference.ops.scaled import FP8
 from inference.options import EngineOptions, Precision
 from inference.shapes import SHAPES
 from tests.contracts.engine_contract import generated
-from tests.doubles.inference.alone import alone
+from tests.doubles.inference.driven import alone
 
 CPU = torch.device("cpu")
 BOTH = Precision(weights="fp8", kv="fp8")

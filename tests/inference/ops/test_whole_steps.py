@@ -25,8 +25,8 @@ from inference.ops import fused
 from inference.ops.scaled import FP8, ScaledRows
 from inference.options import Precision
 from inference.shapes import SHAPES
-from tests.doubles.inference.alone import alone
 from tests.doubles.inference.drawn import relative_error
+from tests.doubles.inference.driven import alone
 from tests.doubles.inference.heads import changed_layer, speculators_config, write_head
 from tests.doubles.inference.walking import EACH, Answer, answers
 

@@ -24,7 +24,7 @@ from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss
 from tests.contracts.engine_contract import Generated, generated
 from tests.contracts.remote_contract import scores
-from tests.doubles.inference.alone import alone
+from tests.doubles.inference.driven import alone
 from tests.doubles.inference.on_gpu import run_as_on_a_gpu
 
 CPU = torch.device("cpu")
