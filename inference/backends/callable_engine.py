@@ -83,7 +83,6 @@ class CallableEngine:
         return outbox
 
     async def check(self) -> None:
-        """Raises `EngineFailed` if the function fails again and again."""
         await self._failures.check(self.generate)
 
     async def close(self) -> None:

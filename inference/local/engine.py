@@ -92,7 +92,6 @@ class LocalEngine:
         return list(self._scheduler.recent)
 
     def check_room(self) -> None:
-        """Raises `EngineBusy` if the engine would refuse a generation now."""
         self._loop.check_room()
 
     def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
@@ -126,7 +125,6 @@ class LocalEngine:
             self._tiers.pin(names)
 
     async def check(self) -> None:
-        """Raises `EngineFailed` if no step can succeed."""
         if self._loop.broken is not None:
             raise EngineFailed(self._loop.broken)
         await self._loop.failures.check(self.generate)
@@ -312,5 +310,4 @@ def _planned(
 def _available(device: torch.device) -> int:
     if device.type == "cpu":
         return machine_memory()
-    free, _ = torch.cuda.mem_get_info(device)
-    return int(free * SHARE_OF_CARD)
+    return int(torch.cuda.mem_get_info(device)[0] * SHARE_OF_CARD)

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -130,7 +129,7 @@ class StartedProgram:
         try:
             with urllib.request.urlopen(self.url + self._health, timeout=seconds) as answer:
                 return bool(answer.status == 200)
-        except (OSError, urllib.error.URLError):
+        except OSError:
             return False
 
     def _keep(self) -> None:
