@@ -238,7 +238,11 @@ def start_engine(
 ) -> LocalEngine:
     """The engine of a loaded model: plans its memory and creates its runner. `folder`: its checkpoint."""
     on_gpu = model.device.type == "cuda"
-    head = None if options.draft_head is None else _loaded_head(options.draft_head, model)
+    head: DraftHead | None = None
+    if options.draft_head is not None:
+        from inference.drafting import loading
+
+        head = loading.load_draft_head(options.draft_head, model)
     limits = SchedulerLimits(
         max_concurrent=options.max_concurrent or (CONCURRENT_ON_GPU if on_gpu else CONCURRENT_ON_CPU),
         max_waiting=options.max_waiting,
@@ -271,12 +275,6 @@ def start_engine(
     tiers = open_tiers(model, runner, runner.memory, options, chunk=chunk, checkpoint=folder)
     cache = PrefixCache(model.config.windows, plan.blocks, plan.block_size, tiers)
     return LocalEngine(runner, _planned(info, options, plan, limits), cache, limits, tiers)
-
-
-def _loaded_head(name: str, model: GptOss) -> DraftHead:
-    from inference.drafting.loading import load_draft_head
-
-    return load_draft_head(name, model)
 
 
 def _runner(

@@ -47,16 +47,11 @@ def checkpoint() -> Path:
     return folder
 
 
-def _write(folder: Path) -> None:
-    """Writes the checkpoint's files into an empty folder."""
-    from inference.tiny.expand import write_expanded
-
-    write_expanded(folder)
-
-
 def _make(folder: Path) -> None:
     """Writes to a temporary folder and renames it, so that the final folder is always complete."""
     from safetensors import SafetensorError  # raised when the disk is full
+
+    from inference.tiny import expand
 
     sys.stderr.write(f"Unpacking the embedded model once: 260 MB, to {folder}.\n")
     try:
@@ -64,7 +59,7 @@ def _make(folder: Path) -> None:
         _remove_left_over(folder.parent)
         new = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
         try:
-            _write(new)
+            expand.write_expanded(new)
             files = {path.name: {"size": path.stat().st_size} for path in sorted(new.iterdir())}
             (new / MANIFEST).write_text(json.dumps({"files": files}), encoding="utf-8")
             open_to_others(new, *new.iterdir())

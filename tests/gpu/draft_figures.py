@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 
 from inference.bench.machine import seconds as median_seconds
+from inference.drafting import loading
 from inference.engine import EngineInfo, Sampling
 from inference.local import engine as engines
 from inference.local.cuda.guesser import DraftShape
@@ -87,12 +88,12 @@ class Figures(TimedParts):
         options = EngineOptions(
             speculation=head is not None and f"eagle:{head}", max_concurrent=max(BATCHES), kv_memory=6 << 30
         )
-        loaded = engines._loaded_head
-        engines._loaded_head = lambda name, model: self._head
+        loaded = loading.load_draft_head
+        loading.load_draft_head = lambda name, model: self._head
         try:
             return engines.start_engine(self._model, info, options, progress=False)
         finally:
-            engines._loaded_head = loaded
+            loading.load_draft_head = loaded
 
     async def _measured(self, engine: LocalEngine, batch: int) -> dict[str, float]:
         before = engine.measures()

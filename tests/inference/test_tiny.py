@@ -94,7 +94,7 @@ def test_codes_are_signs_and_differ() -> None:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: ModelConfig) -> Path:
     """A separate one, and a model that takes no time to write."""
     monkeypatch.setenv("GPT_OSS_SERVER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(tiny, "_write", lambda folder: write_random_checkpoint(folder, config))
+    monkeypatch.setattr(expand, "write_expanded", lambda folder: write_random_checkpoint(folder, config))
     return tmp_path / "cache"
 
 
@@ -133,7 +133,7 @@ def disk_full(folder: Path) -> None:
 def test_a_failure_while_making_it_leaves_nothing(
     cache: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None], sentence: str
 ) -> None:
-    monkeypatch.setattr(tiny, "_write", write)
+    monkeypatch.setattr(expand, "write_expanded", write)
     with pytest.raises(CheckpointError, match=sentence):
         tiny.checkpoint()
     assert list(cache.iterdir()) == []

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from inference.engine import Sampling
-from inference.local.sampling.masks import Masks, StopBan
-from inference.local.sampling.sampler import biases, random_numbers, repeated_tokens
+from inference.local.sampling.sampler import Masks, StopBan, biases, random_numbers, repeated_tokens
 from inference.ops.device import ops_for
 from inference.ops.sampling import Picking, penalised
 

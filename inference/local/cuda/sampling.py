@@ -14,7 +14,7 @@ from inference.engine import EngineFailed
 from inference.failures import as_failure
 from inference.local.cuda.flight import NOT_FINITE, Pending, Scores, confirms_draft
 from inference.local.cuda.picker import pick_rows, to_device
-from inference.local.sampling.masks import Masks
+from inference.local.sampling.sampler import Masks
 from inference.ops.sampling import log_probabilities
 
 

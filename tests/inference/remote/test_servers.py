@@ -15,9 +15,8 @@ import pytest
 
 import inference
 from inference.engine import CheckpointError, EngineBusy, EngineFailed
-from inference.remote.connection import parse_addresses
+from inference.remote.connection import Received, parse_addresses
 from inference.remote.engine import RemoteEngine
-from inference.remote.received import Received
 from inference.remote.replicas import Replica, Replicas
 from tests.contracts.engine_contract import GREEDY, PROMPT, generated
 from tests.contracts.remote_contract import model_tokens
