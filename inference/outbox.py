@@ -107,8 +107,7 @@ class Outbox:
 
 
 async def steps_through(begin: Callable[[], Outbox]) -> AsyncGenerator[Step, None]:
-    """Begin a generation, and yield its steps until it ends or the reader leaves. If an error ends it, the
-    error is raised."""
+    """Begin a generation, and yield its steps until it ends or the reader leaves. Raises what ends it."""
     outbox = begin()
     try:
         while True:

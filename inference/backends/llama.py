@@ -85,8 +85,7 @@ class LlamaWire(Wire):
         )
 
     async def _taken(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """These fields without those that this version of the server refuses: they only switch off what its
-        flags may have switched on."""
+        """Without those that this version refuses: they only switch off what its flags may switch on."""
         while True:
             try:
                 await self.caller.post("/completion", {**fields, "prompt": [_A_CHARACTER], "n_predict": 0})

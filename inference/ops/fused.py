@@ -229,8 +229,7 @@ def memory_strides(keys: Tensor, values: Tensor) -> tuple[int, int]:
 
 
 def key_splits(programs: int, window: int | None) -> int:
-    """Into how many parts the keys are split. It depends on the number of programs, not of keys, which a
-    recorded step does not know."""
+    """Into how many parts keys are split, by programs: a recorded step does not know how many keys."""
     if window is not None and window <= 256:
         return 1
     return next(splits for splits in (1, 2, 4, 8, 16, 32) if splits == 32 or programs * splits >= PROGRAMS)

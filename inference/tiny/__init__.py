@@ -41,7 +41,9 @@ def cache_folder() -> Path:
 
 def checkpoint() -> Path:
     """The folder of the embedded model; made first if it is missing or incomplete."""
-    folder = cache_folder() / f"tiny-{LAYOUT}-{_sha256(COMPACT)[:12]}"
+    with COMPACT.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    folder = cache_folder() / f"tiny-{LAYOUT}-{digest[:12]}"
     if not _is_whole(folder):
         _make(folder)
     return folder
@@ -97,8 +99,3 @@ def _is_whole(folder: Path) -> bool:
         return all((folder / name).stat().st_size == fact["size"] for name, fact in files.items())
     except (OSError, ValueError, KeyError, TypeError):
         return False
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

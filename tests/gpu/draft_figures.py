@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 
 from inference.bench.machine import seconds as median_seconds
+from inference.config import SHAPES
 from inference.drafting import loading
 from inference.engine import EngineInfo, Sampling
 from inference.local import engine as engines
@@ -28,7 +29,6 @@ from inference.local.cuda.inputs import decode_shape
 from inference.local.cuda.runner import CudaRunner
 from inference.local.engine import LocalEngine
 from inference.options import EngineOptions
-from inference.shapes import SHAPES
 from tests.doubles.inference.timed_parts import TimedParts, parser_of, say
 from tests.doubles.inference.walking import KnowingHead, walking_model
 

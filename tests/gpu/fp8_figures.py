@@ -23,11 +23,11 @@ import torch
 from inference.bench.divergence import ROWS, divergence
 from inference.bench.machine import Machine, measure_machine
 from inference.bench.measure import Workload, kernel_times
+from inference.config import SHAPES
 from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import random_model
 from inference.ops.scaled import rounding_error, scaled, squares
 from inference.options import Precision
-from inference.shapes import SHAPES
 from tests.doubles.inference.full_size import PRODUCTS, attention_error, product_error
 from tests.doubles.inference.timed_parts import TimedParts, parser_of, say
 from tests.gpu.fp8_variants import TOKENS, Bench, Variant, compile_variant, every_variant

@@ -7,6 +7,7 @@ from contextlib import aclosing
 import pytest
 import torch
 
+from inference.config import SHAPES
 from inference.drafting import loading
 from inference.drafting.head import DraftHead
 from inference.engine import EngineInfo, Sampling
@@ -15,7 +16,6 @@ from inference.local.cuda.runner import CudaRunner
 from inference.local.engine import LocalEngine
 from inference.models.gpt_oss import GptOss
 from inference.options import EngineOptions
-from inference.shapes import SHAPES
 from tests.doubles.inference.walking import (
     EACH,
     Answer,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from inference.config import SHAPES
 from inference.engine import Sampling
 from inference.local.cuda.runner import CudaRunner
 from inference.local.scheduling.step import PENDING, StepPart
@@ -15,7 +16,6 @@ from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import random_model
 from inference.ops.device import device_problem
 from inference.options import Precision
-from inference.shapes import SHAPES
 from tests.doubles.inference.full_size import PRODUCTS, attention_error, product_error
 
 pytestmark = pytest.mark.gpu

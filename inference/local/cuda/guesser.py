@@ -178,7 +178,7 @@ class CudaGuesser:
         right = (sampled[:-1] == columns[4 + most :]).long().cumprod(0).sum(0)
         tokens = sampled.gather(0, right.unsqueeze(0))[0].clamp(min=0)  # a failed one has ended
         newest = first + right
-        tables = self._tables.of_kind(self._kind).index_select(0, slots)
+        tables = self._tables.rows[self._kind].index_select(0, slots)
         features = self._kept.index_select(0, self._kept_at(slots, newest, tables))
 
         # A round that a sequence does not want writes to block 0 and reads one place, whose result is unused.

@@ -134,20 +134,16 @@ def split_inputs(numbers: Tensor, shape: StepShape, kinds: int) -> Inputs:
 
 
 class Tables:
-    """Each slot's blocks, for each kind of layer, and one row of zeros for padding."""
+    """Each slot's blocks in `rows` (slots × blocks) for each kind of layer; a row of zeros for padding."""
 
     def __init__(self, slots: int, width: int, kinds: int, device: torch.device) -> None:
         self.padding = slots
         self._device, self._width = device, width
-        self._rows = [torch.zeros(slots + 1, width, dtype=torch.int32, device=device) for _ in range(kinds)]
+        self.rows = [torch.zeros(slots + 1, width, dtype=torch.int32, device=device) for _ in range(kinds)]
         self._known: list[list[list[int]]] = [[[] for _ in range(slots)] for _ in range(kinds)]
 
-    def of_kind(self, kind: int) -> Tensor:
-        """Slots × blocks, int32."""
-        return self._rows[kind]
-
     def update(self, parts: Sequence[StepPart]) -> None:
-        for kind, (rows, known) in enumerate(zip(self._rows, self._known, strict=True)):
+        for kind, (rows, known) in enumerate(zip(self.rows, self._known, strict=True)):
             places: list[int] = []
             blocks: list[int] = []
             for part in parts:
@@ -165,7 +161,7 @@ class Tables:
     def pages(
         self, inputs: Inputs, shape: StepShape, windows: Sequence[int | None], block_size: int
     ) -> list[Pages]:
-        own = [rows.index_select(0, inputs.owners) for rows in self._rows]
+        own = [rows.index_select(0, inputs.owners) for rows in self.rows]
         return [
             Pages(
                 tables, inputs.lengths, inputs.starts, slots, window, block_size, shape.decodes, shape.longest

@@ -100,7 +100,7 @@ class Sampler:
     def __init__(
         self, sampling: Sampling, vocab_size: int, workers: Executor | None = None, prompt: Sequence[int] = ()
     ) -> None:
-        """`workers` compute the grammar's masks (masks.py). `prompt` matters to the repetition penalty."""
+        """`workers` compute the grammar's masks. `prompt` matters to the repetition penalty."""
         self.sampling = sampling
         self._random = random_numbers(sampling.seed)
         self._seen: set[int] = set()
@@ -196,8 +196,7 @@ def repeated_tokens(sampling: Sampling, vocab_size: int, prompt: Sequence[int]) 
 def token_score(
     logits: Tensor, token: int, top: int, among: Sequence[int] = (), *, ranked: bool = False
 ) -> TokenLogprob:
-    """A token's log-probability under these V logits, the `top` likeliest tokens or those `among`, and
-    its rank if `ranked`."""
+    """How likely V logits make a token, and the `top` likeliest or those `among`; its rank if `ranked`."""
     total = torch.logsumexp(logits, 0)
     own = float((logits[token] - total).item())
     rank = int((logits > logits[token]).sum().item()) + 1 if ranked else None

@@ -310,8 +310,7 @@ class Scheduler:
         return Share(sequence, part)
 
     def _make_room(self, sequence: Sequence, length: int, *, gives_way: bool) -> bool:
-        """Takes blocks for `length` positions. `gives_way`: if necessary, from sequences of higher standing
-        or with stalled readers."""
+        """Takes blocks. `gives_way`: also from sequences of higher standing or with stalled readers."""
         while not self.cache.grow(sequence, length):
             counts = running_counts(self.running)
             own = standing(sequence, counts)

@@ -43,8 +43,7 @@ def open_tiers(
     chunk: int,
     checkpoint: Path | None,
 ) -> Tiers | None:
-    """None if none was chosen. Raises `CheckpointError` if they cannot be used. A step of `chunk` tokens is
-    timed."""
+    """None if none was chosen. Times a step of `chunk` tokens. Raises `CheckpointError` for unusable ones."""
     if options.cache_dir is None and not options.cache_memory:
         return None
     if options.draft_head is not None:

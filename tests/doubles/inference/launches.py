@@ -33,6 +33,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime.jit import JITFunction
 
+from inference.config import SHAPES
 from inference.drafting.head import DraftHead
 from inference.local.cuda.guesser import MORE_ROWS, CudaGuesser, DraftShape
 from inference.local.cuda.inputs import Tables
@@ -43,7 +44,6 @@ from inference.ops.packing import PackedRows
 from inference.ops.pages import Pages
 from inference.ops.sampling import Picking
 from inference.ops.scaled import FP8, Rows, ScaledRows
-from inference.shapes import SHAPES
 from tests.doubles.inference.full_size import BLOCK, EPS, HEADS, HIDDEN, KV_HEADS, SIZE, VOCABULARY
 from tests.doubles.inference.walking import head_shape, random_draft_weights
 

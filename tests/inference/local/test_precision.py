@@ -9,6 +9,7 @@ import inference
 from inference.bench import roofline
 from inference.bench.divergence import divergence, sampled
 from inference.bench.measure import stored_widths
+from inference.config import SHAPES
 from inference.engine import CheckpointError, EngineInfo, Sampling
 from inference.local.cuda.runner import CudaRunner
 from inference.local.engine import describe, load_local, start_engine
@@ -18,7 +19,6 @@ from inference.models.gpt_oss import GptOss, load_model
 from inference.models.random_weights import random_model
 from inference.ops.scaled import FP8
 from inference.options import EngineOptions, Precision
-from inference.shapes import SHAPES
 from tests.contracts.engine_contract import generated
 from tests.doubles.inference.driven import alone
 

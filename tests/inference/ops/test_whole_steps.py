@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from inference.config import SHAPES
 from inference.drafting.loading import load_draft_head
 from inference.local.cuda.runner import CudaRunner
 from inference.models.gpt_oss import GptOss
@@ -24,7 +25,6 @@ from inference.models.weights import load_weights
 from inference.ops import fused
 from inference.ops.scaled import FP8, ScaledRows
 from inference.options import Precision
-from inference.shapes import SHAPES
 from tests.doubles.inference.drawn import relative_error
 from tests.doubles.inference.driven import alone
 from tests.doubles.inference.heads import changed_layer, speculators_config, write_head
