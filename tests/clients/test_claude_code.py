@@ -16,16 +16,16 @@ from inference.engine import Sampling, Step
 from tests.doubles.clients.running import (
     HELLO,
     ROOT,
+    Agent,
     Recorder,
     abort_in_mid_stream,
     call,
-    command,
     final,
     recorded,
     run,
 )
 from tests.doubles.pages.blocks import ADDRESS, blocks_of
-from tests.doubles.serving import scripted, serving
+from tests.doubles.serving import scripted
 
 pytestmark = pytest.mark.clients
 
@@ -33,12 +33,9 @@ MESSAGES = "/v1/messages"
 DONE = final("I did it.")
 
 
-class Claude:
+class Claude(Agent):
     def __init__(self, folder: Path, url: str) -> None:
-        self.path = command("claude")
-        self.home, self.project = folder / "home", folder / "project"
-        for path in (self.home, self.project):
-            path.mkdir(exist_ok=True)
+        super().__init__("claude", folder)
         self.env = {
             "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),
             "ANTHROPIC_API_KEY": "any",
@@ -191,10 +188,7 @@ def test_the_commands_of_its_page(tmp_path: Path) -> None:
 
 
 def test_an_abort_in_mid_stream_frees_the_slot(tmp_path: Path) -> None:
-    engine = scripted("<|channel|>final<|message|>" + "word " * 20_000, tokens_per_second=50)
-    with serving(engine) as url:
-        claude = Claude(tmp_path, url)
-        abort_in_mid_stream(engine, claude.arguments("Talk"), claude.project, claude.env)
+    abort_in_mid_stream(Claude, tmp_path)
 
 
 def test_the_embedded_model_ends_properly_within_its_turns_and_from_its_cache(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ from tests.doubles.clients.running import (
     PLACE,
     ROOT,
     THINK,
+    Agent,
     Recorder,
     abort_in_mid_stream,
     call,
-    command,
     recorded,
     run,
 )
-from tests.doubles.serving import scripted, serving
+from tests.doubles.serving import scripted
 
 pytestmark = pytest.mark.clients
 
@@ -47,19 +47,12 @@ PATCH = "*** Begin Patch\n*** Add File: made.txt\n+made by a patch\n*** End Patc
 MADE = f"{THINK}<|channel|>final<|message|>I made it.<|return|>"
 
 
-class Codex:
+class Codex(Agent):
     def __init__(self, folder: Path, url: str, *, top: str = "", provider: str = "", more: str = "") -> None:
-        self.path = command("codex")
-        self.home = folder / "home"
-        self.project = folder / "project"
-        for path in (self.home, self.project):
-            path.mkdir(exist_ok=True)
+        super().__init__("codex", folder)
+        self.env = {"CODEX_HOME": str(self.home), "LOCAL_KEY": "any", "HOME": str(self.home)}
         config = f"{top}\n{CONFIG.format(url=url, provider=provider)}\n{more}"
         (self.home / "config.toml").write_text(config, encoding="utf-8")
-
-    @property
-    def env(self) -> dict[str, str]:
-        return {"CODEX_HOME": str(self.home), "LOCAL_KEY": "any", "HOME": str(self.home)}
 
     def arguments(self, *arguments: str) -> list[str]:
         # Its sandbox needs rights that a test lacks; the folder belongs to the test.
@@ -150,10 +143,7 @@ def test_an_answer_follows_an_output_schema(tmp_path: Path) -> None:
 
 
 def test_an_abort_in_the_middle_of_a_turn_frees_the_slot(tmp_path: Path) -> None:
-    engine = scripted("<|channel|>final<|message|>" + "word " * 20_000, tokens_per_second=50)
-    with serving(engine) as url:
-        codex = Codex(tmp_path, url)
-        abort_in_mid_stream(engine, codex.arguments("Talk"), codex.project, codex.env)
+    abort_in_mid_stream(Codex, tmp_path)
 
 
 def test_a_web_socket_is_used_if_it_is_configured(tmp_path: Path) -> None:

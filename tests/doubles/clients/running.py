@@ -73,17 +73,30 @@ def run(
     return done
 
 
-def abort_in_mid_stream(engine: Any, arguments: Sequence[str], folder: Path, env: dict[str, str]) -> None:
+class Agent:
+    """A coding agent with a home and a project of its own."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.path = command(name)
+        self.home, self.project = folder / "home", folder / "project"
+        for path in (self.home, self.project):
+            path.mkdir(exist_ok=True)
+
+
+def abort_in_mid_stream(agent: Callable[[Path, str], Any], folder: Path) -> None:
     """Starts a client, interrupts it while the engine generates, and waits until the engine is free."""
+    engine = scripted("<|channel|>final<|message|>" + "word " * 20_000, tokens_per_second=50)
     quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    process = subprocess.Popen(arguments, cwd=folder, env=env, **quiet)
-    try:
-        _wait(lambda: engine.active == 1, "the client sends no request")
-        process.send_signal(signal.SIGINT)
-        _wait(lambda: engine.active == 0, "the turn continues without a client")
-    finally:
-        process.kill()
-        process.wait()
+    with serving(engine) as url:
+        client = agent(folder, url)
+        process = subprocess.Popen(client.arguments("Talk"), cwd=client.project, env=client.env, **quiet)
+        try:
+            _wait(lambda: engine.active == 1, "the client sends no request")
+            process.send_signal(signal.SIGINT)
+            _wait(lambda: engine.active == 0, "the turn continues without a client")
+        finally:
+            process.kill()
+            process.wait()
 
 
 def _wait(holds: Callable[[], bool], otherwise: str) -> None:

@@ -138,21 +138,26 @@ class GreedyContract:
         assert same >= LEAST * len(QUESTIONS)
 
 
+class RealContract(EngineContract, SpelledContract):
+    kind: str
+    key: str | None = None
+
+    @pytest.fixture
+    async def engine(self, url: str) -> AsyncIterator[Engine]:
+        engine = await loaded(f"{self.kind}:{url}", self.key)
+        yield engine
+        await engine.close()
+
+
 @pytest.mark.skipif(VLLM is None, reason="no vLLM: set VLLM to the path of its program")
-class TestVllm(EngineContract, SpelledContract, GreedyContract):
-    widest = 0.05
+class TestVllm(RealContract, GreedyContract):
+    kind, widest = "vllm", 0.05
 
     @pytest.fixture(scope="class")
     @classmethod
     def url(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         with vllm_server(VLLM, write_folder(tiny.checkpoint(), tmp_path_factory.mktemp("folder"))) as url:
             yield url
-
-    @pytest.fixture
-    async def engine(self, url: str) -> AsyncIterator[Engine]:
-        engine = await loaded(f"vllm:{url}")
-        yield engine
-        await engine.close()
 
     async def test_an_abandoned_generation_ends_on_the_server(self, engine: Engine, url: str) -> None:
         def running() -> float:
@@ -162,14 +167,13 @@ class TestVllm(EngineContract, SpelledContract, GreedyContract):
 
 
 @pytest.mark.skipif(not SGLANG, reason="no SGLang: set SGLANG_URL to the address of one that runs")
-class TestSglang(EngineContract, SpelledContract):
+class TestSglang(RealContract):
+    kind, key = "sglang", SGLANG_KEY
     any_bytes = True  # its model may be of random weights
 
     @pytest.fixture
-    async def engine(self) -> AsyncIterator[Engine]:
-        engine = await loaded(f"sglang:{SGLANG}", SGLANG_KEY)
-        yield engine
-        await engine.close()
+    def url(self) -> str:
+        return SGLANG
 
     async def test_an_abandoned_generation_ends_on_the_server(self, engine: Engine) -> None:
         def running() -> int:
@@ -180,8 +184,8 @@ class TestSglang(EngineContract, SpelledContract):
 
 
 @needs_llama
-class TestLlama(EngineContract, SpelledContract, GreedyContract):
-    widest = 0.5  # it rounds activations to 8 bits where weights have 4
+class TestLlama(RealContract, GreedyContract):
+    kind, widest = "llama", 0.5  # it rounds activations to 8 bits where weights have 4
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -189,12 +193,6 @@ class TestLlama(EngineContract, SpelledContract, GreedyContract):
         model = exported(tiny.checkpoint(), tmp_path_factory.mktemp("gguf") / "tiny.gguf")
         with llama_server(LLAMA, model, "--slots") as (url, _):
             yield url
-
-    @pytest.fixture
-    async def engine(self, url: str) -> AsyncIterator[Engine]:
-        engine = await loaded(f"llama:{url}")
-        yield engine
-        await engine.close()
 
     async def test_half_characters_arrive_as_they_were_sampled(self, engine: Engine) -> None:
         """A bias makes the model write ids that the stream never shows."""
