@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +84,7 @@ def test_a_folder_without_use_costs_64_streams_at_most_2_percent(tmp_path: Path)
         options = EngineOptions(device="cpu", max_concurrent=STREAMS)
         engines = [
             inference.load("tiny", options=each, progress=False)
-            for each in (
-                options,
-                EngineOptions(device="cpu", max_concurrent=STREAMS, cache_dir=str(tmp_path)),
-            )
+            for each in (options, replace(options, cache_dir=str(tmp_path)))
         ]
         for turn in range(TRIES + 1):
             for at in (0, 1) if turn % 2 else (1, 0):

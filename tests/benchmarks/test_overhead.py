@@ -5,7 +5,6 @@ differ, so the tests assert only ratios: to the reference server, of long answer
 start to a process that only imports torch, measured in turns.
 """
 
-import asyncio
 import http.client
 import itertools
 import json
@@ -14,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -275,14 +275,10 @@ def test_a_start_costs_a_few_imports_of_torch() -> None:
     assert ratio < IMPORTS_OF_TORCH
 
 
-async def _together(address: str) -> list[float]:
+def seconds_to_first_token(address: str) -> float:
     began = time.perf_counter()
-
-    async def one() -> float:
-        await asyncio.to_thread(await_first_token, address)
-        return time.perf_counter() - began
-
-    return sorted(await asyncio.gather(*(one() for _ in range(TOGETHER))))
+    await_first_token(address)
+    return time.perf_counter() - began
 
 
 def test_prompts_that_arrive_together_are_read_together() -> None:
@@ -290,12 +286,9 @@ def test_prompts_that_arrive_together_are_read_together() -> None:
     with serving() as server:
         address = server.url.removeprefix("http://")
         await_first_token(address)
-        alone = []
-        for _ in range(TOGETHER):
-            began = time.perf_counter()
-            await_first_token(address)
-            alone.append(time.perf_counter() - began)
-        times = asyncio.run(_together(address))
+        alone = [seconds_to_first_token(address) for _ in range(TOGETHER)]
+        with ThreadPoolExecutor(TOGETHER) as clients:
+            times = sorted(clients.map(seconds_to_first_token, [address] * TOGETHER))
     first, last, usual = times[0], times[-1], statistics.median(alone)
     print(f"first tokens of {TOGETHER}: {first:.2f} to {last:.2f} s; of one alone {usual:.2f} s")
     assert last < sum(alone)

@@ -221,12 +221,10 @@ async def test_a_database_that_stops_for_ten_seconds(tmp_path: Path) -> None:
         model = script(tmp_path, final("word " * 20))
         flags = ("--model", model, "--store", postgres.new_database(), "--python", "off")
         server = ServerProcess(flags, tmp_path / "server.log")
-        server.start()
-        await server.ready()
         seen: Counter[str] = Counter()
         kept: list[tuple[str, dict[str, Any]]] = []
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=200)
-        async with httpx.AsyncClient(timeout=120, limits=limits) as client:
+        async with started(server), httpx.AsyncClient(timeout=120, limits=limits) as client:
 
             async def ask(previous: str | None) -> None:
                 body = {"input": "Hi", "previous_response_id": previous}
@@ -257,7 +255,6 @@ async def test_a_database_that_stops_for_ten_seconds(tmp_path: Path) -> None:
             for response_id, response in kept:
                 stored = await client.get(f"{server.url}/responses/{response_id}")
                 lost += stored.status_code != 200 or stored.json() != response
-        server.stop()
     print(f"\nPostgres stopped for {OUTAGE:.0f} s at {RATE:.0f} requests/s: {dict(seen)}; lost: {lost}")
     assert set(seen) <= {"200", "503 store_unavailable", "503 server_is_overloaded", "without retry-after"}
     assert seen["without retry-after"] == 0

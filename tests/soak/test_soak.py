@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from gpt_oss_server.stores.sqlite.database import READERS
-from tests.doubles.server_process import ServerProcess
+from tests.doubles.server_process import ServerProcess, started
 from tests.soak.clients import LEAVING, Load
 
 pytestmark = pytest.mark.soak
@@ -129,9 +129,7 @@ async def check_all_slots_work(client: httpx.AsyncClient, url: str) -> None:
 async def test_an_hour_of_load_with_clients_that_leave(tmp_path: Path) -> None:
     flags = (*FLAGS, "--store", f"sqlite:{tmp_path / 'store.sqlite'}")
     server = ServerProcess(flags, tmp_path / "server.log")
-    server.start()
-    try:
-        await server.ready()
+    async with started(server):
         pid = server.process.pid
         load, waits = Load(server.url), Waits(server.url)
         async with httpx.AsyncClient(timeout=300) as client:
@@ -150,8 +148,6 @@ async def test_an_hour_of_load_with_clients_that_leave(tmp_path: Path) -> None:
         check(samples, load, before, after, ended)
         assert max(waits.server) < LONGEST_WAIT + max(waits.own)
         assert "Traceback" not in server.log.read_text(encoding="utf-8")
-    finally:
-        server.stop()
 
 
 async def open_when_idle(client: httpx.AsyncClient, url: str, pid: int, load: Load) -> Counter[str]:
