@@ -178,20 +178,28 @@ class Loadable(Protocol):
 
 
 class InferenceError(Exception):
-    """The root of all errors that this package raises on purpose."""
+    """The root of all errors that this package raises on purpose.
+
+    InferenceError
+    ├── ModelNotFound       no such model: an unknown name, a missing folder, a repo that cannot be fetched
+    ├── CheckpointError     a checkpoint or script that does not fit; names the tensor or turn, and why
+    ├── ContextOverflow     the prompt does not leave room for one token
+    ├── EngineFailed        the engine broke while it generated
+    │   └── GrammarFailed   one generation's grammar cannot be followed further; others go on
+    ├── EngineBusy          too many requests wait already; later there may be room
+    └── EngineClosed        the engine was closed while it generated
+    """
 
 
 class ModelNotFound(InferenceError):
-    """No such model: an unknown name, a missing folder, a repo that cannot be fetched."""
+    pass
 
 
 class CheckpointError(InferenceError):
-    """A checkpoint or script that does not fit; names the tensor or turn, and why."""
+    pass
 
 
 class ContextOverflow(InferenceError):
-    """The prompt does not leave room for one token."""
-
     def __init__(self, prompt_tokens: int, context_length: int) -> None:
         super().__init__(
             # Clients recognise this error by these words, whatever its code.
@@ -203,16 +211,14 @@ class ContextOverflow(InferenceError):
 
 
 class EngineFailed(InferenceError):
-    """The engine broke while it generated."""
+    pass
 
 
 class GrammarFailed(EngineFailed):
-    """One generation's grammar cannot be followed further; others go on."""
+    pass
 
 
 class EngineBusy(InferenceError):
-    """Too many requests wait already; later there may be room."""
-
     def __init__(self, waiting: int | None, retry_after: float, message: str | None = None) -> None:
         """`waiting` is None, with a message, where another program refuses."""
         super().__init__(message or f"{waiting} requests are already waiting, which is the limit.")
@@ -221,7 +227,7 @@ class EngineBusy(InferenceError):
 
 
 class EngineClosed(InferenceError):
-    """The engine was closed while it generated."""
+    pass
 
 
 def output_limit(prompt_tokens: int, sampling: Sampling, info: EngineInfo) -> int:

@@ -176,8 +176,7 @@ def decode_shape(sequences: int) -> StepShape:
 
 
 def prompt_shape(decodes: int, rows: int) -> StepShape:
-    """The shape of a step with `decodes` sequences of one token and up to PROMPTS prompts of `rows` in all.
-    One more sequence, which is padding, takes the unused rows."""
+    """Up to PROMPTS prompts share `rows` beside the decodes; one more sequence, padding, takes the unused."""
     return StepShape(decodes + rows, decodes + PROMPTS + 1, decodes, rows)
 
 
