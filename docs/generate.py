@@ -25,8 +25,7 @@ from gpt_oss_server.observe.metrics.table import PREFIX, TABLE
 from gpt_oss_server.settings import OPTIONS
 from gpt_oss_server.settings.options import Option
 from inference.bench.roofline import Widths, decode_bytes, kept_bytes
-from inference.config import ModelConfig
-from inference.shapes import SHAPES
+from inference.config import SHAPES, ModelConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -8,39 +8,19 @@
 Importing this package imports no framework: the first model that needs torch imports it.
 """
 
-from inference.backends.table import load
-from inference.engine import (
-    CheckpointError,
-    ContextOverflow,
-    Engine,
-    EngineBusy,
-    EngineClosed,
-    EngineFailed,
-    EngineInfo,
-    Finish,
-    InferenceError,
-    ModelNotFound,
-    Sampling,
-    Step,
-    TokenLogprob,
-)
-from inference.next_token import infer_next_token, setup_model
-
-__all__ = [
-    "CheckpointError",
-    "ContextOverflow",
-    "Engine",
-    "EngineBusy",
-    "EngineClosed",
-    "EngineFailed",
-    "EngineInfo",
-    "Finish",
-    "InferenceError",
-    "ModelNotFound",
-    "Sampling",
-    "Step",
-    "TokenLogprob",
-    "infer_next_token",
-    "load",
-    "setup_model",
-]
+from inference.backends.table import load as load
+from inference.engine import CheckpointError as CheckpointError
+from inference.engine import ContextOverflow as ContextOverflow
+from inference.engine import Engine as Engine
+from inference.engine import EngineBusy as EngineBusy
+from inference.engine import EngineClosed as EngineClosed
+from inference.engine import EngineFailed as EngineFailed
+from inference.engine import EngineInfo as EngineInfo
+from inference.engine import Finish as Finish
+from inference.engine import InferenceError as InferenceError
+from inference.engine import ModelNotFound as ModelNotFound
+from inference.engine import Sampling as Sampling
+from inference.engine import Step as Step
+from inference.engine import TokenLogprob as TokenLogprob
+from inference.next_token import infer_next_token as infer_next_token
+from inference.next_token import setup_model as setup_model

@@ -100,12 +100,7 @@ class ModelConfig:
 
 
 def read_config(path: Path) -> ModelConfig:
-    def parse(raw: Mapping[str, Any]) -> ModelConfig:
-        config = parse_config(raw)
-        check_vocabulary(config.vocab_size)
-        return config
-
-    return read_object(path, parse)
+    return read_object(path, parse_config)
 
 
 def read_object(path: Path, parse: Callable[[Mapping[str, Any]], Value]) -> Value:
@@ -131,7 +126,9 @@ def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
     fields = Fields(raw)
     _check_known(fields)
     is_hugging_face = any(key in raw for key in ("model_type", "architectures", "num_local_experts"))
-    return _from_hugging_face(fields) if is_hugging_face else _from_original(fields)
+    config = _from_hugging_face(fields) if is_hugging_face else _from_original(fields)
+    check_vocabulary(config.vocab_size)
+    return config
 
 
 def check_vocabulary(size: int) -> None:
@@ -165,7 +162,7 @@ def _from_original(fields: Fields) -> ModelConfig:
     return ModelConfig(
         experts=fields.whole("num_experts"),
         experts_per_token=fields.whole("experts_per_token", 4),
-        sliding_layers=_alternating(layers),
+        sliding_layers=alternating(layers),
         **_common(fields, rope),
     )
 
@@ -243,7 +240,7 @@ def read_rope(
 def _layer_types(fields: Fields, layers: int) -> tuple[bool, ...]:
     types = fields.get("layer_types")
     if types is None:
-        return _alternating(layers)
+        return alternating(layers)
     known = {"sliding_attention": True, "full_attention": False}
     if not isinstance(types, list):
         raise CheckpointError(f"'layer_types' must be a list, not {types!r}.")
@@ -253,7 +250,7 @@ def _layer_types(fields: Fields, layers: int) -> tuple[bool, ...]:
     return tuple(known[kind] for kind in types)
 
 
-def _alternating(layers: int) -> tuple[bool, ...]:
+def alternating(layers: int) -> tuple[bool, ...]:
     return tuple(layer % 2 == 0 for layer in range(layers))
 
 
@@ -293,3 +290,28 @@ class Fields:
             return kind(value)
         except (TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"{key!r} must be {what}, not {value!r}.") from error
+
+
+# The shapes that can run without a checkpoint, for measuring.
+_20B = ModelConfig(
+    layers=24,
+    hidden=2880,
+    intermediate=2880,
+    vocab_size=201_088,
+    heads=64,
+    kv_heads=8,
+    head_dim=64,
+    experts=32,
+    experts_per_token=4,
+    sliding_window=128,
+    sliding_layers=alternating(24),
+    context_length=131_072,
+    rope=RopeConfig(),
+)
+_TINY: dict[str, Any] = {"hidden": 128, "intermediate": 128, "vocab_size": 2_048, "context_length": 8_192}
+_TINY |= {"heads": 8, "kv_heads": 2, "head_dim": 16, "experts": 4, "experts_per_token": 2}
+SHAPES = {
+    "20b": _20B,
+    "120b": replace(_20B, layers=36, experts=128, sliding_layers=alternating(36)),
+    "tiny": replace(_20B, layers=2, sliding_layers=alternating(2), sliding_window=64, **_TINY),
+}

@@ -19,16 +19,18 @@ _FIRST = -(2**31)  # a priority: the check starts before the requests that wait
 Generate = Callable[[Sequence[int], Sampling], AsyncGenerator[Step, None]]
 
 
-def as_failure(error: BaseException) -> EngineFailed:
-    """The error that clients see for a defect. Only the log has its text, which may hold secrets."""
+def as_failure(error: BaseException) -> InferenceError:
+    """The error that clients see. Only the log has the text of a defect, which may hold secrets."""
+    if isinstance(error, InferenceError):
+        return error
     logger.error("A generation failed.", exc_info=error)
     return EngineFailed(f"The generation failed with {type(error).__name__}; the log has more.")
 
 
 class Failures:
-    def __init__(self, *, in_a_row: int = IN_A_ROW, seconds: float = SECONDS) -> None:
+    def __init__(self, *, seconds: float = SECONDS) -> None:
         self.count = 0  # since the last success
-        self._most, self._seconds = in_a_row, seconds
+        self._seconds = seconds
 
     def failed(self) -> None:
         self.count += 1
@@ -38,7 +40,7 @@ class Failures:
 
     async def check(self, generate: Generate, prompt: Sequence[int] = (0,)) -> None:
         """Raises `EngineFailed` if the last steps failed and a token cannot be sampled now."""
-        if self.count < self._most:
+        if self.count < IN_A_ROW:
             return
         failed = self.count
         try:
@@ -57,7 +59,7 @@ class Failures:
         else:
             self.succeeded()
             return
-        if self.count < self._most:  # others succeeded in the meantime
+        if self.count < IN_A_ROW:  # others succeeded in the meantime
             return
         raise EngineFailed(f"{failed} steps failed in a row, and a check with one token {why.rstrip('.')}.")
 

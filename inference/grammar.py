@@ -79,13 +79,8 @@ class SpelledGrammar(Grammar, Protocol):
 
 def compute_masks(states: Sequence[GrammarState]) -> list[bytes | Exception]:
     """The mask of each state, or the error that it raised; computed together where the states allow it."""
-    first = states[0] if states else None
-    if (
-        len(states) > 1
-        and isinstance(first, BatchedState)
-        and all(type(state) is type(first) for state in states)
-    ):
-        return first.masks(states)
+    if len(states) > 1 and isinstance(states[0], BatchedState) and len(set(map(type, states))) == 1:
+        return states[0].masks(states)
     return [_mask_of(state) for state in states]
 
 

@@ -125,7 +125,6 @@ class OnDemand:
                 yield step
 
     async def load(self) -> None:
-        """Raises `InferenceError` if it cannot be loaded."""
         async with self._in_use():
             return
 

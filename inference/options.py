@@ -26,8 +26,7 @@ def option(
     common: bool = False,
     secret: str = "no",
 ) -> T:
-    """`values`: as above, or such a kind. `also`: what other programs call it. `common`: among the first
-    that a help shows."""
+    """`values`: as above, or such a kind. `also`: other programs' names. `common`: a help shows it first."""
     row = {"kind": values, "help": help, "also": also, "common": common, "secret": secret}
     return field(default=default, metadata=row)
 

@@ -8,6 +8,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable
+from typing import Any
 
 from inference.engine import Finish, InferenceError, Step, TokenLogprob
 
@@ -24,11 +25,8 @@ class Outbox:
         self._on_room, self._capacity = on_room, capacity
         self._tokens: list[int] = []
         self._logprobs: list[TokenLogprob] = []
-        self._cached_tokens = 0
-        self._accepted = self._rejected = 0
+        self._further: dict[str, Any] = {}  # fields of the next step
         self._created = time.monotonic()
-        self._queued: float | None = None  # seconds; the next step takes it along
-        self._prompt_scores: PromptScores | None = None
         self._end: Finish | InferenceError | None = None
         self._reader_waits = False
         self.abandoned = False  # the reader has gone; the engine's thread checks between two tokens
@@ -49,18 +47,19 @@ class Outbox:
 
     def begun(self, cached_tokens: int) -> None:
         """The engine begins to compute the prompt; this many of its tokens were in the cache."""
-        self._cached_tokens = cached_tokens
-        self._queued = time.monotonic() - self._created
+        with self._lock:
+            self._further |= {"cached_tokens": cached_tokens, "queued": time.monotonic() - self._created}
 
     def tried(self, accepted: int, rejected: int) -> None:
         """So many predicted tokens were right and wrong. Call it before the tokens arrive."""
         with self._lock:
-            self._accepted += accepted
-            self._rejected += rejected
+            for name, count in (("accepted", accepted), ("rejected", rejected)):
+                self._further[name] = self._further.get(name, 0) + count
 
     def set_prompt_scores(self, scores: PromptScores) -> None:
         """Call it before the first token: the reader receives both together."""
-        self._prompt_scores = scores
+        with self._lock:
+            self._further["prompt_logprobs"] = scores
 
     def end(self, end: Finish | InferenceError) -> None:
         """Ends without a token: nothing was left to sample, or it failed. Waiting tokens are read first."""
@@ -101,19 +100,14 @@ class Outbox:
                 self._wake.clear()
                 self._reader_waits = end is None
                 return None, end
-            cached, self._cached_tokens = self._cached_tokens, 0
-            scores, self._prompt_scores = self._prompt_scores, None
-            queued, self._queued = self._queued, None
-            accepted, self._accepted = self._accepted, 0
-            rejected, self._rejected = self._rejected, 0
+            further, self._further = self._further, {}
         if was_full:
             self._on_room()
-        return Step(tokens, finish, logprobs or None, cached, scores, queued, accepted, rejected), end
+        return Step(tokens, finish, logprobs or None, **further), end
 
 
 async def steps_through(begin: Callable[[], Outbox]) -> AsyncGenerator[Step, None]:
-    """Begin a generation, and yield its steps until it ends or the reader leaves. If an error ends it, the
-    error is raised."""
+    """Begin a generation, and yield its steps until it ends or the reader leaves. Raises what ends it."""
     outbox = begin()
     try:
         while True:

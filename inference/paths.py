@@ -2,8 +2,11 @@
 
 import os
 import re
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_PAGE = re.compile(r"(?:https?://)?(?:huggingface\.co|hf\.co)/([^/]+/[^/?#]+).*", re.IGNORECASE)
@@ -21,10 +24,33 @@ def expanded_path(name: str, what: str = "folder", failure: Callable[[str], Exce
         raise failure(f"{name} names no {what}: {error}") from error
 
 
+def existing(name: str) -> Path | None:
+    """The file or the folder of this name; None also for a name that nothing can have."""
+    with suppress(OSError, ValueError):
+        path = expanded_path(name)
+        return path if path.exists() else None
+    return None
+
+
 def from_hub(word: str) -> str | None:
     """The repo of a page on Hugging Face."""
     page = _HUB_PAGE.fullmatch(word)
     return page[1] if page else None
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Any]:
+    """A file for its user alone, which takes the path once it is whole."""
+    descriptor, new = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    os.close(descriptor)
+    try:
+        with open(new, "wb") as file:
+            yield file
+        os.replace(new, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(new)
+        raise
 
 
 def open_to_others(*paths: Path) -> None:

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -35,7 +36,5 @@ def preload_torch() -> threading.Thread | None:
 
 
 def _link(library: Path) -> None:
-    try:
+    with suppress(OSError):  # importing torch will link it with its own search paths, or state the reason
         ctypes.CDLL(str(library))
-    except OSError:
-        return  # importing torch will link it with its own search paths, or state the reason

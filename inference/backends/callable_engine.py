@@ -21,7 +21,6 @@ from inference.engine import (
     EngineFailed,
     EngineInfo,
     Finish,
-    InferenceError,
     Sampling,
     Step,
     output_limit,
@@ -79,12 +78,11 @@ class CallableEngine:
                 raise EngineClosed("The engine is closed.")
             if not self._thread.is_alive():
                 self._thread.start()
-            self._calls.append(_Call(self._token, list(tokens), sampling, limit, outbox))
+            self._calls.append(_Call(list(tokens), sampling, limit, outbox))
             self._changed.notify()
         return outbox
 
     async def check(self) -> None:
-        """Raises `EngineFailed` if the function fails again and again."""
         await self._failures.check(self.generate)
 
     async def close(self) -> None:
@@ -98,7 +96,11 @@ class CallableEngine:
     # The thread ---------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self._wait():
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._calls or self._closing)
+                if self._closing:
+                    break
             self._generate(self._calls[0])
             if not self._closing:
                 with self._changed:
@@ -107,26 +109,29 @@ class CallableEngine:
             call.outbox.end(EngineClosed("The engine was closed while it generated."))
         self._calls.clear()
 
-    def _wait(self) -> bool:
-        with self._changed:
-            self._changed.wait_for(lambda: self._calls or self._closing)
-            return not self._closing
-
     def _generate(self, call: _Call) -> None:
+        sampling, outbox = call.sampling, call.outbox
+        # The function picks the token, so a stop id that must not end the generation is sampled past.
+        stops = sampling.stop_token_ids - sampling.ignored_stop_ids
         try:
-            goes_on = True
-            while goes_on and not (self._closing or call.outbox.abandoned):
-                goes_on = call.advance()
+            for count in range(1, call.limit + 1):
+                if self._closing or outbox.abandoned:
+                    return
+                # A copy: a function that keeps or changes its argument must not change the conversation.
+                token = self._token(list(call.tokens), sampling.temperature, count == 1)
                 self._failures.succeeded()
-        except InferenceError as error:
-            self._failures.failed()
-            call.outbox.end(error.with_traceback(None))  # whose frames would keep the function's cache alive
+                call.tokens.append(token)
+                if token in stops and count > sampling.min_tokens:
+                    outbox.put(token, finish=Finish.STOP)
+                    return
+                outbox.put(token, finish=Finish.LENGTH if count == call.limit else None)
+            outbox.end(Finish.LENGTH)  # also where no token is wanted
         except BaseException as error:
             # A user's function that calls sys.exit() must end neither this thread nor other generations.
             self._failures.failed()
             failure = as_failure(error)
-            failure.__cause__ = error.with_traceback(None)
-            call.outbox.end(failure)
+            # Without its frames, which would keep the function's cache alive.
+            outbox.end(failure.with_traceback(None))
 
     def _token(self, tokens: list[int], temperature: float, new_request: bool) -> int:
         token = _as_token(self._infer(tokens, temperature, new_request))
@@ -140,30 +145,10 @@ class CallableEngine:
 class _Call:
     """One generation."""
 
-    infer: Callable[[list[int], float, bool], int]
     tokens: list[int]
     sampling: Sampling
-    left: int
+    limit: int
     outbox: Outbox
-    sampled: int = 0
-
-    def advance(self) -> bool:
-        """Samples one token; returns false when the generation has ended."""
-        if self.left <= 0:
-            self.outbox.end(Finish.LENGTH)
-            return False
-        # A copy: a function that keeps or changes its argument must not change the conversation.
-        token = self.infer(list(self.tokens), self.sampling.temperature, self.sampled == 0)
-        self.tokens.append(token)
-        self.left -= 1
-        self.sampled += 1
-        finish = Finish.LENGTH if self.left == 0 else None
-        # The function picks the token, so a stop id that must not end the generation is sampled past.
-        stops = self.sampling.stop_token_ids - self.sampling.ignored_stop_ids
-        if token in stops and self.sampled > self.sampling.min_tokens:
-            finish = Finish.STOP
-        self.outbox.put(token, finish=finish)
-        return finish is None
 
 
 def with_new_request(function: Callable[..., Any]) -> Callable[[list[int], float, bool], Any]:

@@ -1,10 +1,6 @@
-"""Models that run in this process: the embedded one, a folder with a checkpoint, or a repo of the hub.
-
-Takes a name and returns the folder of its checkpoint, made or downloaded if necessary, or the local engine.
-"""
+"""Models that run in this process: the embedded one, a folder with a checkpoint, or a repo of the hub."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +9,7 @@ from inference.backends.table import CHECKPOINTS, EMBEDDED, backend_for, known_n
 from inference.engine import CheckpointError, Engine, EngineInfo, ModelNotFound
 from inference.foreign import foreign_file, foreign_folder
 from inference.options import EngineOptions
-from inference.paths import REPO_ID, expanded_path, from_hub
+from inference.paths import REPO_ID, existing, expanded_path, from_hub
 
 DEMO = "A 16M-parameter demo model that knows next to nothing: "
 
@@ -43,7 +39,7 @@ def hub_repo(model: str) -> str | None:
     """The repo of the hub from which the model of this name comes; None for every other kind of name."""
     if repo := from_hub(model):
         return repo
-    elsewhere = backend_for(model) is not CHECKPOINTS or _holds(_path(model).exists)
+    elsewhere = backend_for(model) is not CHECKPOINTS or existing(model)
     return model if REPO_ID.fullmatch(model) and not elsewhere else None
 
 
@@ -54,11 +50,12 @@ def checkpoint_folder(model: str) -> Path:
 
         return tiny.checkpoint()
     path = _path(model)
-    if model and _holds(path.is_dir):
+    is_there = bool(model) and existing(model) is not None
+    if is_there and path.is_dir():
         if problem := foreign_folder(path):
             raise CheckpointError(problem)
         return path
-    if _holds(path.is_file):
+    if is_there and path.is_file():
         if problem := foreign_file(path):
             raise CheckpointError(problem)
         raise ModelNotFound(
@@ -78,14 +75,6 @@ def checkpoint_folder(model: str) -> Path:
 
 def _path(model: str) -> Path:
     return expanded_path(model, failure=ModelNotFound)
-
-
-def _holds(check: Callable[[], bool]) -> bool:
-    """A path that no file could have does not exist."""
-    try:
-        return check()
-    except (OSError, ValueError):
-        return False
 
 
 def _served_name(model: str) -> str:

@@ -140,25 +140,19 @@ def _in_cache(repo: str) -> list[tuple[str, Path]]:
     weights for complete, or one of a single layout for incomplete.
     """
     from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.constants import HF_HUB_CACHE
 
     try:
         configs = [(layout, try_to_load_from_cache(repo, f"{layout}config.json")) for layout in LAYOUTS]
     except ValueError:  # a name that the hub does not allow; the caller reports the hub's own error
         return []
     current = [(layout, Path(config).parent) for layout, config in configs if isinstance(config, str)]
-    return [*current, *(older for older in _older(repo) if older not in current)]
-
-
-def _older(repo: str) -> list[tuple[str, Path]]:
-    """The folders of all snapshots, the newest first: the cache may name an interrupted update."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    folder = Path(HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "snapshots"
-    if not folder.is_dir():
-        return []
-    snapshots = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    folders = [(layout, snapshot / layout) for snapshot in snapshots for layout in LAYOUTS]
-    return [(layout, inner) for layout, inner in folders if (inner / "config.json").is_file()]
+    # Then of all snapshots, the newest first: the cache may name an interrupted update.
+    snapshots = (Path(HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "snapshots").glob("*")
+    newest = sorted(snapshots, key=lambda path: path.stat().st_mtime, reverse=True)
+    folders = [(layout, snapshot / layout) for snapshot in newest for layout in LAYOUTS]
+    older = [(layout, inner) for layout, inner in folders if (inner / "config.json").is_file()]
+    return list(dict.fromkeys([*current, *older]))
 
 
 def _missing(folder: Path) -> str | None:

@@ -85,8 +85,7 @@ class LlamaWire(Wire):
         )
 
     async def _taken(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """These fields without those that this version of the server refuses: they only switch off what its
-        flags may have switched on."""
+        """Without those that this version refuses: they only switch off what its flags may switch on."""
         while True:
             try:
                 await self.caller.post("/completion", {**fields, "prompt": [_A_CHARACTER], "n_predict": 0})
@@ -135,14 +134,15 @@ class LlamaWire(Wire):
         cached = 0
         streamed = {**body, "stream": True, "return_progress": True}
         async with aclosing(self.caller.events("/completion", streamed, labels)) as batches:
-            async for event in _each(batches):
-                if progress := event.get("prompt_progress"):  # its ids and counts belong to no token
-                    cached = progress["cache"]
-                    continue
-                yield event, cached
-                cached = 0
-                if event["stop"]:
-                    return
+            async for events in batches:
+                for event in events:
+                    if progress := event.get("prompt_progress"):  # its ids and counts belong to no token
+                        cached = progress["cache"]
+                        continue
+                    yield event, cached
+                    cached = 0
+                    if event["stop"]:
+                        return
         raise self.cut_off()
 
     async def _again(
@@ -189,12 +189,6 @@ class LlamaWire(Wire):
                 if entry["id"] == token:
                     return TokenLogprob(token, entry["logprob"], _top(likeliest, count))
         raise EngineFailed(f"The engine at {self.caller.url} has no probability for the token {token}.")
-
-
-async def _each(batches: AsyncGenerator[list[Json], None]) -> AsyncGenerator[Json, None]:
-    async for events in batches:
-        for event in events:
-            yield event
 
 
 def _body(prompt: Sequence[int], ask: Ask) -> dict[str, Any]:

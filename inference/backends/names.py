@@ -1,14 +1,11 @@
-"""Names of models as users write them: which words are one, and which one a wrong word probably means.
-
-Takes a word and returns another name or a yes. It loads nothing, and knows only what a name looks like.
-"""
+"""Names of models as users write them: which words are one, and which one a wrong word probably means."""
 
 import difflib
 import re
 from pathlib import Path
 
 from inference.backends.table import EMBEDDED, PREFIXES, REFUSED
-from inference.paths import REPO_ID, from_hub
+from inference.paths import REPO_ID, existing, from_hub
 
 PUBLISHED = ("openai/gpt-oss-20b", "openai/gpt-oss-120b")
 # As other programs' catalogues write them: gpt-oss:20b, gpt-oss-120b-GGUF, ggml-org/gpt-oss-20b-GGUF.
@@ -22,7 +19,10 @@ def names_model(word: str) -> bool:
         return False
     if word == EMBEDDED or word.startswith((*PREFIXES, *REFUSED)) or REPO_ID.fullmatch(word):
         return True
-    return _is_folder(word) or word.lower().endswith(".gguf") or _published(word) is not None
+    is_path = "/" in word or "\\" in word  # a bare word may begin a question, where a folder has its name
+    if is_path and (path := existing(word)) is not None and path.is_dir():
+        return True
+    return word.lower().endswith(".gguf") or _published(word) is not None
 
 
 def meant_by(word: str) -> str | None:
@@ -63,11 +63,3 @@ def _neighbour(word: str) -> str | None:
         return None
     close = difflib.get_close_matches(path.name, folders, 1, 0.75)
     return str(path.with_name(close[0])) if close else None
-
-
-def _is_folder(word: str) -> bool:
-    """Not by a bare word, which may be the first of a question where a folder has the same name."""
-    try:
-        return ("/" in word or "\\" in word) and Path(word).expanduser().is_dir()
-    except (OSError, ValueError, RuntimeError):
-        return False

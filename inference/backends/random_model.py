@@ -1,15 +1,15 @@
 """Models with random weights, for measuring the whole server without a checkpoint.
 
-Takes a shape's name and returns the local engine of a model of that shape, with weights made on the device.
 Every shape gets Harmony's vocabulary, so that the server can serve it. Its text means nothing.
 """
 
 from dataclasses import replace
 
+from inference.config import SHAPES, VOCABULARY
 from inference.engine import Engine, ModelNotFound
 from inference.local.engine import chosen_device, describe, start_engine
+from inference.models.random_weights import random_model
 from inference.options import EngineOptions
-from inference.shapes import SHAPES
 
 ABOUT = "Random weights, for measuring only, its text means nothing: "
 
@@ -21,9 +21,6 @@ def load(model: str, options: EngineOptions, progress: bool | None) -> Engine:
         known = ", ".join(f"random:{name}" for name in SHAPES)
         raise ModelNotFound(f"There is no shape {shape!r} for random weights. Known: {known}.")
     device = chosen_device(options)
-    from inference.config import VOCABULARY
-    from inference.models.random_weights import random_model
-
     config = replace(SHAPES[shape], vocab_size=VOCABULARY).with_context(options.context, f"the shape {shape}")
     random = random_model(config, device, progress=progress, precision=options.precision)
     return start_engine(random, describe(random, f"random-{shape}", ABOUT), options, progress)

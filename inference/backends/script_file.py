@@ -28,10 +28,8 @@ TURN_KEYS = {
     "tokens": "The answer as token ids, in place of `text`.",
 }
 TRACE_FORMAT = "gpt-oss-server/trace"
-
-
+# How long one `when` may search a prompt. Python's own `re` has no limit and lets no other thread run.
 SECONDS = 2.0
-"""How long one `when` may search a prompt. Python's own `re` has no limit and lets no other thread run."""
 
 
 @dataclass(frozen=True, slots=True)

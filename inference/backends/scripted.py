@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -132,18 +133,13 @@ class ScriptedEngine:
         if rate == 0 or count == 0:
             return min(sent + TOKENS_PER_STEP, count)
         clock = asyncio.get_running_loop().time
-        await self._wait(began + (sent + 1) / rate - clock())
+        if (seconds := began + (sent + 1) / rate - clock()) > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), seconds)
+        self._check_open()
         # At least one: the wait may end a clock tick early.
         due = max(int((clock() - began) * rate), sent + 1)
         return min(sent + TOKENS_PER_STEP, due, count)
-
-    async def _wait(self, seconds: float) -> None:
-        if seconds > 0:
-            try:
-                await asyncio.wait_for(self._closed.wait(), seconds)
-            except TimeoutError:
-                return
-        self._check_open()
 
     def _check_open(self) -> None:
         if self._closed.is_set():

@@ -16,6 +16,7 @@ from inference.on_demand import Pool
 from inference.options import EngineOptions
 from inference.paths import from_hub
 from inference.started.choice import chosen_program, slow_here
+from inference.torch_start import let_idle_threads_sleep
 
 _log = logging.getLogger(__name__)
 
@@ -32,10 +33,6 @@ class Backend:
     about: str = ""
     is_server: bool = False  # of another program
     needs_torch: bool = False
-
-    @property
-    def form(self) -> str:
-        return self.prefix + self.rest
 
 
 BACKENDS = (
@@ -67,12 +64,9 @@ PREFIXES = tuple(row.prefix for row in BACKENDS)
 
 def known_names(mark: str = "") -> str:
     """The kinds of names, for an error or a help text; `mark` encloses what a user writes."""
-    servers = _joined(sorted(f"{mark}{row.form}{mark}" for row in BACKENDS if row.is_server), " or ")
-    others = [
-        f"{mark}{row.form}{mark}" + (f" ({row.about})" if row.about else "")
-        for row in BACKENDS
-        if not row.is_server
-    ]
+    forms = {row: f"{mark}{row.prefix}{row.rest}{mark}" for row in BACKENDS}
+    servers = _joined(sorted(form for row, form in forms.items() if row.is_server), " or ")
+    others = [f"{forms[row]} ({row.about})".removesuffix(" ()") for row in BACKENDS if not row.is_server]
     return (
         f"{mark}{EMBEDDED}{mark} (embedded), a folder with a checkpoint, a Hugging Face repo (owner/name), "
         f"{servers} (a server that runs elsewhere), {_joined(others, ', or ')}"
@@ -170,6 +164,8 @@ def _rank(model: str) -> tuple[list[Any], str]:
 
 
 def _module(row: Backend) -> Any:
+    if row.needs_torch:
+        let_idle_threads_sleep()
     return import_module(f"inference.backends.{row.file}")
 
 

@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inference.config import SHAPES
 from inference.engine import InferenceError
 from inference.options import PRECISIONS, Precision
-from inference.shapes import SHAPES
 
 if TYPE_CHECKING:
     import torch

@@ -18,13 +18,12 @@ from inference.bench.machine import Machine, settle
 from inference.bench.machine import seconds as median_seconds
 from inference.bench.roofline import Widths, decode_bytes, prefill_flops
 from inference.engine import Sampling
-from inference.local.cuda.runner import BLOCK_SIZE as BLOCK_SIZE_ON_GPU
 from inference.local.cuda.runner import CudaRunner
 from inference.local.scheduling.step import PENDING, Flight, Runner, StepPart
 from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss
 from inference.ops.device import runs_fp8
-from inference.ops.pages import BLOCK_SIZE
+from inference.ops.pages import BLOCK_SIZE, BLOCK_SIZE_ON_GPU
 
 CHUNK = {"cuda": 4096, "cpu": 256}
 STEPS = {"cuda": 40, "cpu": 8}
@@ -117,7 +116,7 @@ class Workload:
     def _decode_once(self, batch: int, context: int, steps: int) -> float:
         """Seconds per step."""
         pickers = [self.runner.picker(Sampling(temperature=1.0, seed=at)) for at in range(batch)]
-        tables = self._tables(batch, context + steps + 8)
+        tables = separate_tables(self.runner, self._model, batch, context + steps + 8)
         flights: list[Flight] = []
         newest = [self._token() for _ in range(batch)]
 
@@ -144,7 +143,7 @@ class Workload:
     def step(self, batch: int, context: int) -> Callable[[], object]:
         """Returns a function that runs one step of decoding; it may be called repeatedly."""
         pickers = [self.runner.picker(Sampling(temperature=1.0, seed=at)) for at in range(batch)]
-        tables = self._tables(batch, context + 1)
+        tables = separate_tables(self.runner, self._model, batch, context + 1)
         parts = [StepPart(at, [self._token()], context, tables[at], 1, pickers[at]) for at in range(batch)]
         return lambda: self.runner.launch(parts).outcomes()
 
@@ -152,7 +151,7 @@ class Workload:
         """Returns a function that runs a whole prompt by chunks; it may be called repeatedly."""
         chunk = CHUNK[self._device.type]
         picker = self.runner.picker(Sampling(temperature=0.0))
-        table = self._tables(1, length)[0]
+        table = separate_tables(self.runner, self._model, 1, length)[0]
         tokens = [self._token() for _ in range(length)]
 
         def run() -> None:
@@ -171,9 +170,6 @@ class Workload:
             "prefill", 1, length, seconds * 1e3, length / seconds,
             needed / self._machine.product_flops_per_s / seconds,
         )  # fmt: skip
-
-    def _tables(self, batch: int, tokens: int) -> list[list[list[int]]]:
-        return separate_tables(self.runner, self._model, batch, tokens)
 
     def _token(self) -> int:
         return random.randrange(self._model.config.vocab_size)

@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from inference.config import ModelConfig, read_config
 from inference.engine import (
     CheckpointError,
@@ -32,18 +34,19 @@ from inference.local.scheduling.drafts import costs_on_gpu
 from inference.local.scheduling.prefix_cache import PrefixCache, name_blocks
 from inference.local.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.local.scheduling.step import Runner
-from inference.options import EngineOptions, Precision
+from inference.local.tiers.opening import open_tiers
+from inference.local.tiers.tiers import Tiers
+from inference.local.torch_runner import TorchRunner
+from inference.models.gpt_oss import GptOss, load_model
+from inference.models.weights import find_checkpoint
+from inference.ops.device import runs_fp8
+from inference.ops.pages import BLOCK_SIZE, BLOCK_SIZE_ON_GPU
+from inference.options import EngineOptions
 from inference.outbox import Outbox, steps_through
-from inference.torch_start import let_idle_threads_sleep
 
-if TYPE_CHECKING:
-    import torch
-
+if TYPE_CHECKING:  # only few engines need these
     from inference.drafting.head import DraftHead
     from inference.local.cuda.runner import CudaRunner
-    from inference.local.tiers.tiers import Tiers
-    from inference.local.torch_runner import TorchRunner
-    from inference.models.gpt_oss import GptOss
 
 # On a CPU a step costs little more for a few rows than for one, and much more for very many.
 CONCURRENT_ON_CPU, CONCURRENT_ON_GPU = 32, 64
@@ -67,7 +70,6 @@ class LocalEngine:
     ) -> None:
         self._runner: Runner | None = runner
         self.info = info
-        self._limits = limits
         self._numbers = itertools.count()
         self._scheduler = Scheduler(cache, limits)
         self._loop = Loop(runner, self._scheduler, f"inference {info.name}")
@@ -90,7 +92,6 @@ class LocalEngine:
         return list(self._scheduler.recent)
 
     def check_room(self) -> None:
-        """Raises `EngineBusy` if the engine would refuse a generation now."""
         self._loop.check_room()
 
     def generate(self, tokens: Sequence[int], sampling: Sampling) -> AsyncGenerator[Step, None]:
@@ -110,7 +111,7 @@ class LocalEngine:
             sampling=sampling,
             picker=self._runner.picker(sampling, tokens),
             outbox=outbox,
-            drafter=self._limits.drafter(sampling),
+            drafter=self._scheduler.limits.drafter(sampling),
             scores=None if sampling.prompt_logprobs is None else [None],
         )
         self._loop.submit(sequence)
@@ -124,7 +125,6 @@ class LocalEngine:
             self._tiers.pin(names)
 
     async def check(self) -> None:
-        """Raises `EngineFailed` if no step can succeed."""
         if self._loop.broken is not None:
             raise EngineFailed(self._loop.broken)
         await self._loop.failures.check(self.generate)
@@ -157,8 +157,6 @@ def load_local(
     """`name` is what clients read, `given` what users wrote, for errors. `about` begins the description, and
     `facts` are further fields of the engine's info."""
     device = chosen_device(options)
-    from inference.models.gpt_oss import load_model
-
     _check_memory(folder, device)
     model = load_model(
         folder,
@@ -174,10 +172,6 @@ def load_local(
 
 def _check_memory(folder: Path, device: torch.device) -> None:
     """Refuses what cannot be loaded, before it takes the memory of others."""
-    import torch
-
-    from inference.models.weights import find_checkpoint
-
     needs = sum(path.stat().st_size for path in find_checkpoint(folder).glob("*.safetensors"))
     free = free_memory() if device.type == "cpu" else torch.cuda.mem_get_info(device)[0]
     if needs > free:
@@ -200,8 +194,6 @@ def describe_checkpoint(
     folder: Path, options: EngineOptions, *, name: str, given: str, about: str = "", **facts: Any
 ) -> EngineInfo:
     """What is known before the weights are read. Its plan of memory may shorten the context."""
-    from inference.models.weights import find_checkpoint
-
     config = read_config(find_checkpoint(folder) / "config.json").with_context(options.context, given)
     text = f"{about}gpt-oss of {config.layers} layers, loaded when it is needed"
     return replace(_info_of(config, name, text), **facts, defaults=generation_defaults(folder))
@@ -220,9 +212,6 @@ def _info_of(config: ModelConfig, name: str, text: str) -> EngineInfo:
 
 def chosen_device(options: EngineOptions) -> torch.device:
     """Raises `CheckpointError` for a missing GPU, and for FP8 where nothing would be gained by it."""
-    let_idle_threads_sleep()
-    import torch
-
     has_gpu = torch.cuda.is_available()
     name = ("cuda" if has_gpu else "cpu") if options.device == "auto" else options.device
     device = torch.device(name)
@@ -231,19 +220,13 @@ def chosen_device(options: EngineOptions) -> torch.device:
             f"The device {name!r} was requested, but torch finds no usable GPU. Omit it to run on the CPU, "
             "or install a torch build for the machine's CUDA."
         )
-    check_precision(options.precision, device)
-    return device
-
-
-def check_precision(precision: Precision, device: torch.device) -> None:
-    from inference.ops.device import runs_fp8
-
-    if precision.flags and not runs_fp8(device):
+    if (flags := options.precision.flags) and not runs_fp8(device):
         raise CheckpointError(
-            f"{precision.flags} needs an NVIDIA GPU with FP8 (Ada, Hopper or later) and Triton; the model "
+            f"{flags} needs an NVIDIA GPU with FP8 (Ada, Hopper or later) and Triton; the model "
             f"would run on {device.type!r}, without gain. Omit it. On any device, "
             f"`python -m inference.bench --compare bf16` with it measures its error."
         )
+    return device
 
 
 def start_engine(
@@ -255,7 +238,11 @@ def start_engine(
 ) -> LocalEngine:
     """The engine of a loaded model: plans its memory and creates its runner. `folder`: its checkpoint."""
     on_gpu = model.device.type == "cuda"
-    head = None if options.draft_head is None else _loaded_head(options.draft_head, model)
+    head: DraftHead | None = None
+    if options.draft_head is not None:
+        from inference.drafting import loading
+
+        head = loading.load_draft_head(options.draft_head, model)
     limits = SchedulerLimits(
         max_concurrent=options.max_concurrent or (CONCURRENT_ON_GPU if on_gpu else CONCURRENT_ON_CPU),
         max_waiting=options.max_waiting,
@@ -272,9 +259,7 @@ def start_engine(
             ahead=0 if limits.drafts else 1,
             predicted=0 if head is not None else limits.drafts,  # as many as the card's steps have room for
         )
-    from inference.local.tiers.opening import open_tiers
-
-    block_size = _block_size(on_gpu)
+    block_size = BLOCK_SIZE_ON_GPU if on_gpu else BLOCK_SIZE
     plan = plan_memory(
         layer_kinds(model, head, block_size),
         options.kv_memory or _available(model.device),
@@ -292,27 +277,11 @@ def start_engine(
     return LocalEngine(runner, _planned(info, options, plan, limits), cache, limits, tiers)
 
 
-def _loaded_head(name: str, model: GptOss) -> DraftHead:
-    from inference.drafting.loading import load_draft_head
-
-    return load_draft_head(name, model)
-
-
-def _block_size(on_gpu: bool) -> int:
-    if on_gpu:
-        from inference.local.cuda.runner import BLOCK_SIZE
-    else:
-        from inference.ops.pages import BLOCK_SIZE
-    return BLOCK_SIZE
-
-
 def _runner(
     model: GptOss, plan: MemoryPlan, limits: SchedulerLimits, progress: bool | None, head: DraftHead | None
 ) -> TorchRunner | CudaRunner:
     on_gpu = model.device.type == "cuda"
     if head is None and not on_gpu:
-        from inference.local.torch_runner import TorchRunner
-
         return TorchRunner(model, plan.blocks, plan.block_size)
     from inference.local.cuda.runner import CudaRunner
 
@@ -339,7 +308,4 @@ def _planned(
 def _available(device: torch.device) -> int:
     if device.type == "cpu":
         return machine_memory()
-    import torch
-
-    free, _ = torch.cuda.mem_get_info(device)
-    return int(free * SHARE_OF_CARD)
+    return int(torch.cuda.mem_get_info(device)[0] * SHARE_OF_CARD)

@@ -56,8 +56,10 @@ class Loop:
 
     def check_room(self) -> None:
         """Raises `EngineBusy` if the queue is full."""
+        limits = self._scheduler.limits
         with self._changed:
-            self._check_room()
+            if self._active >= limits.max_concurrent + limits.max_waiting:
+                raise EngineBusy(self._active - limits.max_concurrent, RETRY_AFTER)
 
     def submit(self, sequence: Sequence) -> None:
         with self._changed:
@@ -65,35 +67,27 @@ class Loop:
                 raise EngineClosed("The engine is closed.")
             if self.broken is not None:
                 raise EngineFailed(self.broken)
-            self._check_room()
+            self.check_room()
             if not self._started:
                 self._thread.start()
                 self._started = True
             self._arrived.append(sequence)
             self._active += 1
-            self._wake()
+            self.wake()
 
     def wake(self) -> None:
         """Signals that a sequence may continue, or has lost its reader."""
         with self._changed:
-            self._wake()
+            self._news = True
+            self._changed.notify()
 
     def close(self) -> None:
         """Ends every sequence with `EngineClosed` and waits for the current step."""
         with self._changed:
             self._closing = True
-            self._wake()
+            self.wake()
         if self._thread.is_alive():
             self._thread.join()
-
-    def _wake(self) -> None:
-        self._news = True
-        self._changed.notify()
-
-    def _check_room(self) -> None:
-        limits = self._scheduler.limits
-        if self._active >= limits.max_concurrent + limits.max_waiting:
-            raise EngineBusy(self._active - limits.max_concurrent, RETRY_AFTER)
 
     # The engine's thread ------------------------------------------------------------------------------
 

@@ -1,7 +1,4 @@
-"""How much memory this process can take, from the machine's memory and its container's limit.
-
-Reads the kernel's files and returns bytes. It must not know what they are for.
-"""
+"""How much memory this process can take: what the kernel's files state of the machine and its container."""
 
 import os
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from inference.config import ModelConfig
-from inference.engine import InferenceError, Sampling, TokenLogprob
+from inference.engine import Sampling, TokenLogprob
 from inference.failures import as_failure
 from inference.local.sampling.sampler import Sampler, token_score
 from inference.local.scheduling.step import Outcome, Sampled, StepPart
@@ -160,8 +160,6 @@ def _outcome(part: StepPart, logits: Tensor) -> Outcome:
             scored = zip(logits, part.scored, strict=False)
             scores = tuple(token_score(row, token, top, ranked=True) for row, token in scored)
         _sample(part, sampler, logits[len(logits) - part.samples :], sampled)
-    except InferenceError as error:
-        return Outcome(tuple(sampled), scores, error)
     except Exception as error:
         # Any Exception: a grammar is the caller's code, and may only break its own generation.
         return Outcome(tuple(sampled), scores, as_failure(error))

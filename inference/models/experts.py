@@ -4,7 +4,7 @@ The weights stay as stored (MXFP4 or bf16). If the floats of all layers together
 model), the first token has them made, and they are kept, in 16 bits where that is exact.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -27,15 +27,32 @@ Rows = tuple[Matrix, Tensor, Matrix, Tensor]  # the same, packed or not
 class Experts:
     waits_for_device = True
 
-    def __init__(self, config: ModelConfig, dtype: torch.dtype, as_floats: Callable[[int], Floats]) -> None:
-        """`as_floats`: one expert's rows in the compute type."""
-        self._as_floats = as_floats
+    def __init__(
+        self,
+        config: ModelConfig,
+        dtype: torch.dtype,
+        stored: Sequence[Packed | Tensor],
+        biases: Sequence[Tensor],
+    ) -> None:
+        """`stored`: the weights of both products, packed or E × rows × columns (views of any strides)."""
+        self._dtype, self._stored, self._biases = dtype, stored, biases
         self._limit, self._alpha = config.swiglu_limit, config.swiglu_alpha
         self._count = config.experts
         per_expert = 3 * config.hidden * config.intermediate * dtype.itemsize
         self._keeps = per_expert * config.experts * config.layers <= KEPT_FLOAT_BYTES
         self._kept: list[Rows] = []
         self._joint: Rows | None = None
+
+    def _as_floats(self, expert: int) -> Floats:
+        """One expert's rows in the compute type."""
+        w1, w2 = (
+            each[expert].to(self._dtype).contiguous()
+            if isinstance(each, Tensor)
+            else ops.dequantise_mxfp4(each[0][expert], each[1][expert], self._dtype)
+            for each in self._stored
+        )
+        b1, b2 = (biases[expert] for biases in self._biases)
+        return w1, b1, w2, b2
 
     def rows(self, expert: int) -> Rows:
         return self._kept[expert] if self._kept else self._as_floats(expert)
@@ -89,28 +106,3 @@ def _joined(floats: Sequence[Floats]) -> Rows:
     """All experts as one matrix for each product: w1 E·2I × H, b1 E·2I, w2 H × E·I, b2 E×H."""
     w1, b1, w2, b2 = zip(*floats, strict=True)
     return _packed(torch.cat(w1), torch.cat(b1), torch.cat(w2, 1), torch.stack(b2))
-
-
-def packed_experts(
-    config: ModelConfig, dtype: torch.dtype, w1: Packed, b1: Tensor, w2: Packed, b2: Tensor
-) -> Experts:
-    """MXFP4: 17 bytes for 32 weights."""
-
-    def as_floats(expert: int) -> Floats:
-        parts = ((blocks[expert], scales[expert]) for blocks, scales in (w1, w2))
-        first, second = (ops.dequantise_mxfp4(*part, dtype) for part in parts)
-        return first, b1[expert], second, b2[expert]
-
-    return Experts(config, dtype, as_floats)
-
-
-def plain_experts(
-    config: ModelConfig, dtype: torch.dtype, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor
-) -> Experts:
-    """Weights stored as floats, E × rows × columns (views of any strides)."""
-
-    def as_floats(expert: int) -> Floats:
-        first, second = (weights[expert].to(dtype).contiguous() for weights in (w1, w2))
-        return first, b1[expert], second, b2[expert]
-
-    return Experts(config, dtype, as_floats)

@@ -70,8 +70,7 @@ class GptOss:
         pages: Sequence[Pages],
         hidden: HiddenStates | None = None,
     ) -> Tensor:
-        """Runs T rows through all layers; returns T×H. `pages`: one for each of the config's windows. Keeps
-        the rows that `hidden` names."""
+        """Returns T×H. `pages`: one for each of the config's windows. Keeps the rows that `hidden` names."""
         config, eps = self.config, self.config.norm_eps
         rotation = self._rotations.at(positions)
         x = self.embed(tokens)

@@ -1,7 +1,4 @@
-"""Keys and values: the memory of all layers in blocks, and a memory for one sequence alone.
-
-The engine's scheduler assigns the blocks. It computes nothing and must not know weights.
-"""
+"""Keys and values: the memory of all layers in blocks, and a memory for one sequence alone."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -47,8 +44,7 @@ class PagedMemory:
 
     @torch.inference_mode()
     def contents(self, kind: int, blocks: Sequence[int]) -> Any:
-        """A row of bytes for each of these blocks, as a NumPy array. A thread may copy alongside steps: it
-        waits for its own copies alone."""
+        """A NumPy row of bytes for each. A thread may copy alongside steps: it waits for its copies alone."""
         parts, chosen = self._parts[kind], torch.tensor(blocks)
         heads, _, size, dims = parts[0].shape
         with torch.cuda.stream(self._stream):

@@ -1,7 +1,4 @@
-"""The tensors of a checkpoint by the parts of the model, for both published layouts, as they are stored.
-
-It converts nothing and must not know what they are read for.
-"""
+"""The tensors of a checkpoint by the parts of the model, for both published layouts, as they are stored."""
 
 import torch
 from torch import Tensor

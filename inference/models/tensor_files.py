@@ -1,7 +1,6 @@
 """Reads tensors by name from a folder of memory-mapped safetensors files.
 
-Takes a folder and returns tensors, after checking that they have the shape that the caller expects. It must
-not know what a tensor means.
+A tensor must have the shape that the caller expects. What it means is not known here.
 """
 
 import json

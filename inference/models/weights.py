@@ -13,7 +13,7 @@ from torch import Tensor
 
 from inference.config import ModelConfig
 from inference.engine import CheckpointError
-from inference.models.experts import packed_experts, plain_experts
+from inference.models.experts import Experts
 from inference.models.layouts import Layout, Packed
 from inference.models.tensor_files import TensorSource
 from inference.ops.device import runs_fp8, runs_kernels
@@ -150,9 +150,9 @@ class _Reader:
             packed = [(blocks.to(device), scales.to(device)) for blocks, scales in stored]
             if self._repacks:
                 return _repacked(self._config, packed, biases)
-            return packed_experts(self._config, self._dtype, packed[0], biases[0], packed[1], biases[1])
+            return Experts(self._config, self._dtype, packed, biases)
         plain = [layout.plain(layer, part).to(device) for part in parts]
-        return plain_experts(self._config, self._dtype, plain[0], biases[0], plain[1], biases[1])
+        return Experts(self._config, self._dtype, plain, biases)
 
     def _head(self, stored: Tensor) -> Tensor | ScaledRows | HalfRows:
         """H × V, V × H in FP8. On the CPU, if not packed, it is stored in this order, which reads at memory

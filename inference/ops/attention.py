@@ -19,8 +19,7 @@ MAX_SCORES = 1 << 23
 
 
 def write_kv(keys: Tensor, values: Tensor, new_keys: Tensor, new_values: Tensor, pages: Pages) -> None:
-    """Writes T×K×D keys and values, in the blocks' type, to the slots of `pages`. Padding rows write to block
-    0."""
+    """Writes T×K×D keys and values, in the blocks' type, to the slots of `pages`; padding to block 0."""
     for blocks, new in ((keys, new_keys), (values, new_values)):
         places, rows = by_head(blocks), new.transpose(0, 1)
         if blocks.dtype == FP8:  # index_copy_ knows no FP8
@@ -96,8 +95,7 @@ def _taken(places: Tensor, numbers: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _seen(places: Tensor, span: Span, size: int, dtype: torch.dtype) -> Tensor:
-    """The K×L×D that a span's queries see, in `dtype`: a view if its blocks follow each other and need no
-    conversion, else a copy."""
+    """The K×L×D that a span's queries see, in `dtype`: a view if blocks in order need no conversion."""
     begin, length = span.first % size, span.length - span.first
     if span.run and span.blocks:
         seen = places.narrow(1, span.blocks[0] * size + begin, length)

@@ -1,8 +1,6 @@
 """Several cores for what PyTorch does on one, and one core for what it would divide in vain.
 
 Independent parts of a step run on threads side by side.
-
-Takes a function and the parts. Returns the results in their order. It must not know what the parts are.
 """
 
 from __future__ import annotations

@@ -38,17 +38,6 @@ def ops_for(device: torch.device) -> ModuleType:
     return reference
 
 
-def sampling_for(device: torch.device) -> ModuleType:
-    """`sampling`, or `fused_sampling`."""
-    if runs_kernels(device):
-        from inference.ops import fused_sampling
-
-        return fused_sampling
-    from inference.ops import sampling
-
-    return sampling
-
-
 def device_problem(device: torch.device) -> str | None:
     """After a failed step, on the engine's thread: a sentence if the device computes nothing any more. After
     some errors, a CUDA device fails at whatever it is given. None if it computes or is out of memory."""

@@ -16,16 +16,18 @@ from torch.nn import functional
 
 from inference.ops import launches, scaled_products
 from inference.ops.expert_kernels import Mixture
-from inference.ops.kernels import attention_decode, attention_prefill, dense, norm, router, vector
+from inference.ops.kernels import attention_decode, attention_prefill, dense, norm, router, sampling, vector
 from inference.ops.launches import PLAIN
 from inference.ops.pages import Pages
 from inference.ops.reference import MixtureWeights
+from inference.ops.sampling import Picking
 from inference.ops.scaled import Rows, ScaledRows
 
 VECTOR_TOKENS = 2  # up to this many rows, a program reads whole weight rows
 SKINNY_TOKENS = 16  # up to this many rows, kernels of this package multiply; above, the library does
 ROUTED_TOKENS = 128  # up to this many rows, one launch normalises and routes
 PROGRAMS = 256  # fills a large GPU about twice
+CHUNK = 4096  # logits of a program that surveys them
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -227,8 +229,7 @@ def memory_strides(keys: Tensor, values: Tensor) -> tuple[int, int]:
 
 
 def key_splits(programs: int, window: int | None) -> int:
-    """Into how many parts the keys are split. It depends on the number of programs, not of keys, which a
-    recorded step does not know."""
+    """Into how many parts keys are split, by programs: a recorded step does not know how many keys."""
     if window is not None and window <= 256:
         return 1
     return next(splits for splits in (1, 2, 4, 8, 16, 32) if splits == 32 or programs * splits >= PROGRAMS)
@@ -321,3 +322,26 @@ def _counters(device: torch.device) -> Tensor:
 def columns_per_turn(columns: int, most: int = 128) -> int:
     """How many columns of a product one turn of the loop takes."""
     return min(most, int(triton.next_power_of_2(columns)))
+
+
+def sample(logits: Tensor, picking: Picking) -> Tensor:
+    """A row that sets only a temperature costs one pass over its logits."""
+    rows, vocabulary = logits.shape
+    adjusts, masks = picking.adjustments is not None, picking.masks is not None
+    chunks = triton.cdiv(vocabulary, CHUNK)
+    adjusted = torch.empty_like(logits) if adjusts or masks else logits
+    peaks, weights = torch.empty(2, rows, chunks, dtype=torch.float32, device=logits.device)
+    places = torch.empty(rows, chunks, dtype=torch.int32, device=logits.device)
+    tokens = torch.empty(rows, dtype=torch.int64, device=logits.device)
+    sampling.survey[(rows, chunks)](
+        logits, adjusted, picking.adjustments, picking.adjustment_of, picking.masks, picking.mask_of,
+        picking.temperature, peaks, places, weights,
+        vocabulary, 0 if picking.masks is None else picking.masks.shape[1], logits.stride(0), chunks,
+        HAS_ADJUSTMENTS=adjusts, HAS_MASKS=masks, CHUNK=CHUNK, num_warps=8,
+    )  # fmt: skip
+    sampling.draw[(rows,)](
+        adjusted, peaks, places, weights, picking.temperature, picking.top_k, picking.top_p, picking.min_p,
+        picking.points, tokens, vocabulary, adjusted.stride(0), chunks,
+        CHUNK=CHUNK, CHUNKS=triton.next_power_of_2(chunks), num_warps=8,
+    )  # fmt: skip
+    return tokens

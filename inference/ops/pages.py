@@ -19,7 +19,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-BLOCK_SIZE = 16
+BLOCK_SIZE, BLOCK_SIZE_ON_GPU = 16, 64
 # Gathering keys costs a copy; attending to sequences one by one costs a dozen calls for each, which hardly
 # matter where a sequence is long. So few keys stay in a processor's cache until they are used.
 GATHERED_KEYS, LONGEST_GATHERED = 4096, 512

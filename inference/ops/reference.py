@@ -21,6 +21,7 @@ from inference.ops.attention import write_kv as write_kv
 from inference.ops.halves import Matrix, linear
 from inference.ops.pages import Pages
 from inference.ops.rope import apply_rope as apply_rope
+from inference.ops.sampling import sample as sample
 
 # The 16 values of a 4-bit float with 2 exponent bits and 1 mantissa bit, by code.
 FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)

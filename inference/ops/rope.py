@@ -1,7 +1,4 @@
-"""Rotary embedding: the tables by which queries and keys are rotated, for as many positions as are in use.
-
-Takes a rope's parameters and positions; returns cos and sin, or rotated rows.
-"""
+"""Rotary embedding: the tables by which queries and keys are rotated, for as many positions as are in use."""
 
 from __future__ import annotations
 

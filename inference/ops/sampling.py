@@ -140,8 +140,7 @@ def _weights(scaled: Tensor) -> Tensor:
 
 
 def _first_largest(logits: Tensor) -> int | None:
-    """The index of the first largest logit; None if it is not finite. By blocks: argmax over all of them
-    takes three times as long."""
+    """Its index; None if it is not finite. By blocks: argmax over all takes three times as long."""
     covered = len(logits) - len(logits) % BLOCK
     maxima = logits[:covered].view(-1, BLOCK).amax(1)
     if covered < len(logits):

@@ -1,8 +1,7 @@
 """Launches the products with FP8 weights.
 
-Takes rows and `ScaledRows` and returns products. Up to MOST_TOKENS rows, kernels read the weights as they are
-stored. For more rows the library multiplies, from floats that exist only for the one product: converting
-them costs little compared with it.
+Up to MOST_TOKENS rows, kernels read the weights as they are stored. For more rows the library multiplies,
+from floats that exist only for the one product: converting them costs little compared with it.
 """
 
 from __future__ import annotations

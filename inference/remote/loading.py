@@ -40,8 +40,7 @@ _PROBE_IDS = [int(token) for token in _PROBE_TOKENS.split()]
 
 
 def load_remote(ranks: Sequence[Rank], options: EngineOptions, keeper: Keeper | None = None) -> RemoteEngine:
-    """The engine of the servers of all ranks. Raises `InferenceError`. A `keeper` keeps the one server
-    running."""
+    """The engine of all ranks' servers. Raises `InferenceError`. A `keeper` keeps the one server running."""
     callers = [
         (wires, [Caller(address, options) for address in parse_addresses(urls, wires[0].kind)])
         for wires, urls in ranks

@@ -144,8 +144,7 @@ class Wire(ABC):
 
     @abstractmethod
     def sample(self, prompt: Sequence[int], ask: Ask) -> AsyncGenerator[Piece, None]:
-        """Samples up to `ask.limit` tokens after `prompt`. It may end before: the engine asks for the rest.
-        Closing it cancels the request."""
+        """Up to `ask.limit` tokens: the engine asks for the rest. Closing it cancels the request."""
 
     @abstractmethod
     async def read(self, prompt: Sequence[int]) -> None:

@@ -1,14 +1,9 @@
-"""Which engine runs a model: the built-in one, or a program that the server starts.
-
-Takes a model's name and an operator's options. Returns a program, or None for the built-in engine.
-"""
-
-from pathlib import Path
+"""Which engine runs a model: the built-in one, or a program that the server starts."""
 
 from inference.engine import CheckpointError
 from inference.foreign import is_gguf
 from inference.options import AUTO, EngineOptions
-from inference.paths import UnknownHome, expanded_path
+from inference.paths import existing
 from inference.started.machine import this_machine
 from inference.started.programs import LLAMA, PROGRAMS, Program
 
@@ -25,8 +20,18 @@ def chosen_program(model: str, options: EngineOptions) -> Program | None:
     """Raises `CheckpointError` for options that the engine does not have."""
     program = _chosen(model, options)
     for name in _OF_PROGRAMS if program is None else _BUILT_IN:
-        if getattr(options, name) != getattr(EngineOptions, name):
-            raise CheckpointError(_no_effect(f"--{name.replace('_', '-')}", model, program))
+        if getattr(options, name) == getattr(EngineOptions, name):
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if program is None:
+            raise CheckpointError(
+                f"{flag} is for a program that the server starts, and {model} runs in the server. "
+                "Add --engine."
+            )
+        raise CheckpointError(
+            f"{flag} is for the built-in engine, and {model} runs on {program.title}. Give its own flags in "
+            "--engine-args, or add --engine built-in."
+        )
     return program
 
 
@@ -65,23 +70,3 @@ def names_gguf(model: str) -> bool:
     """A GGUF file, or a repo of such files."""
     path = existing(model)
     return is_gguf(path) if path else model.lower().endswith("gguf")
-
-
-def existing(model: str) -> Path | None:
-    """The file or the folder of this name."""
-    try:
-        path = expanded_path(model)
-        return path if path.exists() else None
-    except (OSError, ValueError, UnknownHome):
-        return None
-
-
-def _no_effect(flag: str, model: str, program: Program | None) -> str:
-    if program is None:
-        return (
-            f"{flag} is for a program that the server starts, and {model} runs in the server. Add --engine."
-        )
-    return (
-        f"{flag} is for the built-in engine, and {model} runs on {program.title}. Give its own flags in "
-        "--engine-args, or add --engine built-in."
-    )

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from inference.engine import CheckpointError, ModelNotFound
 from inference.options import EngineOptions
+from inference.paths import existing
 from inference.remote.engine import RemoteEngine
 from inference.remote.loading import load_remote
 from inference.remote.wire import Wire
-from inference.started.choice import existing, names_gguf, weights_size
+from inference.started.choice import names_gguf, weights_size
 from inference.started.machine import this_machine
 from inference.started.process import StartedProgram
 from inference.started.programs import LLAMA, Program, command

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -130,7 +129,7 @@ class StartedProgram:
         try:
             with urllib.request.urlopen(self.url + self._health, timeout=seconds) as answer:
                 return bool(answer.status == 200)
-        except (OSError, urllib.error.URLError):
+        except OSError:
             return False
 
     def _keep(self) -> None:
@@ -192,18 +191,14 @@ class StartedProgram:
             self._share = max([self._share, *(share for share in shares if share <= 100)])
 
     def _why_it_ended(self, code: int) -> str:
-        title, log = self.program.title, "\n".join(self._lines)
-        advice = ""
+        title, log, advice = self.program.title, "\n".join(self._lines), ""
+        update = f"update it. {self.program.how_to_install()}"
         if flag := _NO_FLAG.search(log):
-            theirs = flag[1] in further(self._options)
-            advice = f" It has no flag {flag[1]}: "
-            advice += (
-                "correct --engine-args."
-                if theirs
-                else f"it is too old; update it. {self.program.how_to_install()}"
-            )
+            is_theirs = flag[1] in further(self._options)
+            remedy = "correct --engine-args." if is_theirs else f"it is too old; {update}"
+            advice = f" It has no flag {flag[1]}: {remedy}"
         elif "unknown model architecture: 'gpt-oss'" in log:
-            advice = f" It is too old for gpt-oss; update it. {self.program.how_to_install()}"
+            advice = f" It is too old for gpt-oss; {update}"
         elif _NO_MEMORY.search(log):
             advice = (
                 " This machine has too little memory for it: choose a smaller --context or --max-concurrent."

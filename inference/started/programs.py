@@ -1,7 +1,4 @@
-"""The programs that can be started as engines: how each is found, installed and called.
-
-Takes an operator's options and facts of the machine. Returns a program, or the words of its command.
-"""
+"""The programs that can be started as engines: how each is found, installed and called."""
 
 import os
 import shlex

@@ -41,22 +41,19 @@ def cache_folder() -> Path:
 
 def checkpoint() -> Path:
     """The folder of the embedded model; made first if it is missing or incomplete."""
-    folder = cache_folder() / f"tiny-{LAYOUT}-{_sha256(COMPACT)[:12]}"
+    with COMPACT.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    folder = cache_folder() / f"tiny-{LAYOUT}-{digest[:12]}"
     if not _is_whole(folder):
         _make(folder)
     return folder
 
 
-def _write(folder: Path) -> None:
-    """Writes the checkpoint's files into an empty folder."""
-    from inference.tiny.expand import write_expanded
-
-    write_expanded(folder)
-
-
 def _make(folder: Path) -> None:
     """Writes to a temporary folder and renames it, so that the final folder is always complete."""
     from safetensors import SafetensorError  # raised when the disk is full
+
+    from inference.tiny import expand
 
     sys.stderr.write(f"Unpacking the embedded model once: 260 MB, to {folder}.\n")
     try:
@@ -64,7 +61,7 @@ def _make(folder: Path) -> None:
         _remove_left_over(folder.parent)
         new = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
         try:
-            _write(new)
+            expand.write_expanded(new)
             files = {path.name: {"size": path.stat().st_size} for path in sorted(new.iterdir())}
             (new / MANIFEST).write_text(json.dumps({"files": files}), encoding="utf-8")
             open_to_others(new, *new.iterdir())
@@ -102,8 +99,3 @@ def _is_whole(folder: Path) -> bool:
         return all((folder / name).stat().st_size == fact["size"] for name, fact in files.items())
     except (OSError, ValueError, KeyError, TypeError):
         return False
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -111,7 +111,6 @@ class Probe:
             await asyncio.sleep(0.05)
             self.longest = max(self.longest, time.monotonic() - before - 0.05)
             memory = host_memory()
-            assert memory is not None
             self.least = min(self.least, memory.available)
 
 
@@ -121,7 +120,6 @@ async def test_an_attack_costs_neither_the_machine_nor_the_loop_much(tool: Pytho
     assert await output_of(neighbour, "x = 1; x") == "1"
     assert await output_of(session, "1") == "1"
     memory = host_memory()
-    assert memory is not None
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     probe = Probe()
     await call(session, ATTACKS[name])

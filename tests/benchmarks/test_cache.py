@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,9 @@ class Process:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def answer(self, prompt: list[int]) -> dict[str, Any]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(prompt) + "\n")
         self.process.stdin.flush()
-        found: dict[str, Any] = json.loads(self.process.stdout.readline())
-        return found
+        return json.loads(self.process.stdout.readline())
 
     def kill(self) -> None:
         self.process.kill()
@@ -86,10 +84,7 @@ def test_a_folder_without_use_costs_64_streams_at_most_2_percent(tmp_path: Path)
         options = EngineOptions(device="cpu", max_concurrent=STREAMS)
         engines = [
             inference.load("tiny", options=each, progress=False)
-            for each in (
-                options,
-                EngineOptions(device="cpu", max_concurrent=STREAMS, cache_dir=str(tmp_path)),
-            )
+            for each in (options, replace(options, cache_dir=str(tmp_path)))
         ]
         for turn in range(TRIES + 1):
             for at in (0, 1) if turn % 2 else (1, 0):

@@ -30,7 +30,6 @@ async def test_decisions_are_20_times_as_fast_as_chat_requests() -> None:
                 made = await client.chat.completions.create(
                     model="tiny", messages=[{"role": "user", "content": words}]
                 )
-            assert made.usage is not None
             return made.usage.completion_tokens
 
         began = time.perf_counter()

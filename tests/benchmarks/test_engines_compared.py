@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -27,7 +27,7 @@ from inference.engine import Engine
 from inference.local.engine import load_local
 from inference.options import EngineOptions
 from tests.benchmarks.test_inference_speed import prompts, timed
-from tests.benchmarks.test_overhead import port_of, streamed
+from tests.benchmarks.test_overhead import interleaved, port_of, streamed
 from tests.doubles.engines.live import (
     exported,
     found_llama_server,
@@ -48,13 +48,11 @@ OUTPUT = 32
 CONTEXT = 512
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Rival:
     name: str
     engine: Engine
     processor_seconds: Callable[[], float]  # that its process has used so far
-    rates: list[float] = field(default_factory=list)  # tokens per second
-    costs: list[float] = field(default_factory=list)  # milliseconds of processor time per token
 
 
 def elsewhere(name: str, kind: str, url: str, process: subprocess.Popen[str]) -> Rival:
@@ -93,6 +91,7 @@ def rivals(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 async def measured(rival: Rival, streams: int, seed: int) -> tuple[float, float]:
+    """Tokens per second, and milliseconds of processor time per token."""
     used, start = rival.processor_seconds(), time.perf_counter()
     await asyncio.gather(*(timed(rival.engine, prompt, OUTPUT) for prompt in prompts(streams, seed)))
     seconds, tokens = time.perf_counter() - start, streams * OUTPUT
@@ -101,23 +100,17 @@ async def measured(rival: Rival, streams: int, seed: int) -> tuple[float, float]
 
 @pytest.mark.parametrize("streams", STREAMS)
 def test_the_built_in_engine_keeps_up(rivals: list[Rival], runner: asyncio.Runner, streams: int) -> None:
-    for rival in rivals:
-        rival.rates.clear()
-        rival.costs.clear()
-    for turn in range(ROUNDS + 1):
-        for rival in rivals if turn % 2 else reversed(rivals):
-            rate, cost = runner.run(measured(rival, streams, 1000 * streams + turn))
-            if turn:  # the first warms up
-                rival.rates.append(rate)
-                rival.costs.append(cost)
-    own = rivals[0]
+    found = interleaved(
+        rivals, ROUNDS, lambda rival, turn: runner.run(measured(rival, streams, 1000 * streams + turn))
+    )
+    own = found[rivals[0]]
     print(f"\n{streams} streams of {OUTPUT} tokens, {THREADS} thread(s) each, median of {ROUNDS} rounds:")
-    for rival in rivals:
-        rate = statistics.median(a / b for a, b in zip(own.rates, rival.rates, strict=True))
-        cost = statistics.median(b / a for a, b in zip(own.costs, rival.costs, strict=True))
+    for rival, figures in found.items():
+        rate = statistics.median(a / b for (a, _), (b, _) in zip(own, figures, strict=True))
+        cost = statistics.median(b / a for (_, a), (_, b) in zip(own, figures, strict=True))
         print(
-            f"  {rival.name:<16} {statistics.median(rival.rates):8.1f} tokens/s, "
-            f"{statistics.median(rival.costs):6.2f} ms of processor time per token; "
+            f"  {rival.name:<16} {statistics.median(rate for rate, _ in figures):8.1f} tokens/s, "
+            f"{statistics.median(cost for _, cost in figures):6.2f} ms of processor time per token; "
             f"the built-in engine is {rate:.2f} times as fast, and {cost:.2f} times by processor time"
         )
         assert rate > 0.4, rival.name
@@ -187,30 +180,18 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
         )
 
 
-def interleaved(
-    sides: tuple[Side, Side], api: str, streams: int, requests: int, **more: int
-) -> list[list[Measured]]:
-    """One list for each side; the first round warms up."""
-    found: list[list[Measured]] = [[], []]
-    for turn in range(ROUNDS + 1):
-        for place in (0, 1) if turn % 2 else (1, 0):
-            measured = sides[place].measure(api, streams, requests, **more)
-            if turn:
-                found[place].append(measured)
-    return found
-
-
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("streams", REQUESTS)
 def test_tokens_per_second_are_those_of_vllm(sides: tuple[Side, Side], api: str, streams: int) -> None:
-    own, alone = interleaved(sides, api, streams, REQUESTS[streams])
+    found = interleaved(sides, ROUNDS, lambda side, _: side.measure(api, streams, REQUESTS[streams]))
+    own, alone = found.values()
     ratio = statistics.median(a.rate / b.rate for a, b in zip(own, alone, strict=True))
     print(f"\n{api}, {streams} streams, median of {ROUNDS} pairs: ratio of tokens/s {ratio:.3f}")
-    for side, found in zip(sides, (own, alone), strict=True):
-        rate = statistics.median(each.rate for each in found)
-        processor = statistics.median(each.processor for each in found)
+    for side, figures in found.items():
+        rate = statistics.median(each.rate for each in figures)
+        processor = statistics.median(each.processor for each in figures)
         print(
-            f"  {side.name:<24} {rate:7.1f} tokens/s (best {max(each.rate for each in found):.1f})"
+            f"  {side.name:<24} {rate:7.1f} tokens/s (best {max(each.rate for each in figures):.1f})"
             f"   {processor:6.2f} ms of processor time per token"
         )
     assert ratio > 0.8
@@ -218,7 +199,7 @@ def test_tokens_per_second_are_those_of_vllm(sides: tuple[Side, Side], api: str,
 
 @pytest.mark.parametrize("api", APIS)
 def test_the_first_token_is_as_early_as_vllms(sides: tuple[Side, Side], api: str) -> None:
-    own, alone = interleaved(sides, api, 1, 12, limit=8)
-    firsts = [statistics.median(each.first for each in found) for found in (own, alone)]
+    found = interleaved(sides, ROUNDS, lambda side, _: side.measure(api, 1, 12, limit=8))
+    firsts = [statistics.median(each.first for each in figures) for figures in found.values()]
     print(f"\n{api}, time to the first text: {firsts[0] * 1e3:.1f} ms, vLLM alone {firsts[1] * 1e3:.1f} ms")
     assert firsts[0] < 2 * firsts[1] + 0.05

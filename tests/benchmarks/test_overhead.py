@@ -5,7 +5,6 @@ differ, so the tests assert only ratios: to the reference server, of long answer
 start to a process that only imports torch, measured in turns.
 """
 
-import asyncio
 import http.client
 import itertools
 import json
@@ -13,13 +12,15 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from gpt_oss_server.harmony.encoding import RETURN, Encoding
+from tests.doubles.commands import script
 from tests.doubles.engines.processor_time import seconds_of_one
 from tests.doubles.peer import PEER, fetch_peer, peer_serving
 from tests.doubles.server_process import serving
@@ -33,6 +34,7 @@ COMPARISONS = 24
 NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="needs Linux's /proc")
 
 Report = dict[str, Any]
+Side, T = TypeVar("Side"), TypeVar("T")
 
 
 def completion(encoding: Encoding, text_tokens: int) -> list[int]:
@@ -95,11 +97,22 @@ def port_of(url: str) -> int:
 
 
 def served(scratch: Path, turns: list[dict[str, Any]], measure: Callable[[int], None]) -> None:
-    script = scratch / "script.json"
-    script.write_text(json.dumps({"turns": turns, "loop": True}))
-    with serving("--model", f"scripted:{script}", "--default-max-output-tokens", "none") as server:
+    with serving("--model", script(scratch, *turns), "--default-max-output-tokens", "none") as server:
         load(port_of(server.url), 1, {"input": "Warm up.", "stream": True})
         measure(port_of(server.url))
+
+
+def interleaved(sides: Iterable[Side], rounds: int, measure: Callable[[Side, int], T]) -> dict[Side, list[T]]:
+    """What each side measures, in turns of changing order, so that other load disturbs all alike. The first
+    turn warms up."""
+    order = list(sides)
+    found: dict[Side, list[T]] = {side: [] for side in order}
+    for turn in range(rounds + 1):
+        for side in order if turn % 2 else reversed(order):
+            measured = measure(side, turn)
+            if turn:
+                found[side].append(measured)
+    return found
 
 
 def printed_rate(name: str, report: Report) -> float:
@@ -184,16 +197,14 @@ def test_a_token_of_the_messages_api_costs_little_more_than_one_of_responses(
     """Processor time of one server in turns. Messages also compares an answer's tokens with its text's."""
     said = {"messages": [{"role": "user", "content": "Write."}], "max_tokens": 2 * TOKENS, "stream": True}
     apis = {RESPONSES: {"input": "Write.", "stream": True}, MESSAGES: said}
-    used: dict[tuple[str, str], list[float]] = {api: [] for api in apis}
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps({"turns": [{"tokens": completion(encoding, TOKENS)}], "loop": True}))
-    with serving("--model", f"scripted:{script}", "--python", "off") as server:
-        for turn in range(COMPARISONS // 2 + 1):
-            for api in sorted(apis, reverse=bool(turn % 2)):
-                before = processor_seconds(server.process)
-                check_complete(load(port_of(server.url), STREAMS, apis[api], api), STREAMS, TOKENS)
-                if turn:  # the first warms up
-                    used[api].append((processor_seconds(server.process) - before) / (STREAMS * TOKENS))
+    with serving("--model", script(tmp_path, {"tokens": completion(encoding, TOKENS)})) as server:
+
+        def cost(api: tuple[str, str], _: int) -> float:
+            before = processor_seconds(server.process)
+            check_complete(load(port_of(server.url), STREAMS, apis[api], api), STREAMS, TOKENS)
+            return (processor_seconds(server.process) - before) / (STREAMS * TOKENS)
+
+        used = interleaved(apis, COMPARISONS // 2, cost)
     ratios = sorted(own / other for own, other in zip(used[MESSAGES], used[RESPONSES], strict=True))
     own, other, ratio = min(used[MESSAGES]), min(used[RESPONSES]), ratios[len(ratios) // 2]
     print(
@@ -206,20 +217,18 @@ def test_a_token_of_the_messages_api_costs_little_more_than_one_of_responses(
 @NEEDS_PROC
 def test_figures_cost_less_than_two_percent(encoding: Encoding, tmp_path: Path) -> None:
     """Processor time of two servers that differ in nothing else, in turns: others disturb both alike."""
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps({"turns": [{"tokens": completion(encoding, TOKENS)}], "loop": True}))
-    flags = ("--model", f"scripted:{script}", "--default-max-output-tokens", "none", "--python", "off")
-    used: dict[str, list[float]] = {"off": [], "own": []}
+    model = script(tmp_path, {"tokens": completion(encoding, TOKENS)})
+    flags = ("--model", model, "--default-max-output-tokens", "none")
     with serving(*flags, "--metrics-names", "off") as off, serving(*flags, "--metrics-names", "own") as own:
         servers = {"off": off, "own": own}
-        for turn in range(COMPARISONS + 1):
-            for names in sorted(servers, reverse=bool(turn % 2)):
-                server = servers[names]
-                before = processor_seconds(server.process)
-                report = load(port_of(server.url), STREAMS, {"input": "Write.", "stream": True})
-                check_complete(report, STREAMS, TOKENS)
-                if turn:  # the first warms up
-                    used[names].append(processor_seconds(server.process) - before)
+
+        def cost(names: str, _: int) -> float:
+            process, before = servers[names].process, processor_seconds(servers[names].process)
+            report = load(port_of(servers[names].url), STREAMS, {"input": "Write.", "stream": True})
+            check_complete(report, STREAMS, TOKENS)
+            return processor_seconds(process) - before
+
+        used = interleaved(servers, COMPARISONS, cost)
     ratios = sorted(own / off for own, off in zip(used["own"], used["off"], strict=True))
     low, ratio, high = (ratios[len(ratios) * quarter // 4] for quarter in (1, 2, 3))
     least = min(used["own"]) / min(used["off"])
@@ -266,14 +275,10 @@ def test_a_start_costs_a_few_imports_of_torch() -> None:
     assert ratio < IMPORTS_OF_TORCH
 
 
-async def _together(address: str) -> list[float]:
+def seconds_to_first_token(address: str) -> float:
     began = time.perf_counter()
-
-    async def one() -> float:
-        await asyncio.to_thread(await_first_token, address)
-        return time.perf_counter() - began
-
-    return sorted(await asyncio.gather(*(one() for _ in range(TOGETHER))))
+    await_first_token(address)
+    return time.perf_counter() - began
 
 
 def test_prompts_that_arrive_together_are_read_together() -> None:
@@ -281,12 +286,9 @@ def test_prompts_that_arrive_together_are_read_together() -> None:
     with serving() as server:
         address = server.url.removeprefix("http://")
         await_first_token(address)
-        alone = []
-        for _ in range(TOGETHER):
-            began = time.perf_counter()
-            await_first_token(address)
-            alone.append(time.perf_counter() - began)
-        times = asyncio.run(_together(address))
+        alone = [seconds_to_first_token(address) for _ in range(TOGETHER)]
+        with ThreadPoolExecutor(TOGETHER) as clients:
+            times = sorted(clients.map(seconds_to_first_token, [address] * TOGETHER))
     first, last, usual = times[0], times[-1], statistics.median(alone)
     print(f"first tokens of {TOGETHER}: {first:.2f} to {last:.2f} s; of one alone {usual:.2f} s")
     assert last < sum(alone)

@@ -22,7 +22,8 @@ from gpt_oss_server.embeddings import Embeddings
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.stores.documents.vector_stores import VectorStores
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
-from gpt_oss_server.stores.vector_stores import Entry, Passage, Ranking, VectorStore
+from gpt_oss_server.stores.vector_stores import Ranking
+from tests.benchmarks.test_vector_stores import fill
 from tests.doubles.waiting import until_found
 
 pytestmark = pytest.mark.benchmark
@@ -69,11 +70,7 @@ def recall(found: Sequence[int], judged: Judged, most: int = 5) -> float:
 async def test_words_vectors_and_both_in_the_cranfield_collection(tmp_path: Path) -> None:
     documents, queries, judged = texts("cran.all.1400", "W"), texts("cran.qry", "W"), judgements()
     stores = VectorStores(SqliteDatabase(tmp_path / "store"), Embeddings(Settings(embeddings=URL)))
-    await stores.put(VectorStore("vs", "", 0, 0))
-    await stores.attach("vs", [Entry(str(at), f"{at}.txt", 0, 800, 0, True) for at in range(len(documents))])
-    while (claimed := await stores.claim(600.0)) is not None:
-        await stores.add(claimed, [Passage(0, documents[int(claimed.entry.file_id)])], 600.0)
-        await stores.finish(claimed)
+    await fill(stores, documents, 1)
     embedding, began = Embedding(stores, 600.0), time.monotonic()
     embedding.repeated.start()
 
@@ -89,7 +86,7 @@ async def test_words_vectors_and_both_in_the_cranfield_collection(tmp_path: Path
     async def best(query: str, ranking: Ranking | None) -> list[int]:
         if ranking is not None:
             hits = await stores.find(["vs"], [query], 10, None, ranking)
-            return [int(hit.entry.file_id) for hit in hits]
+            return [int(hit.entry.file_id.removeprefix("file_")) for hit in hits]
         wanted = " OR ".join(f'"{word}"' for word in re.findall(r"\w+", query))
         rows = plain.execute("SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rank LIMIT 10", (wanted,))
         return [row for [row] in rows]

@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from inference import tiny
+from tests.benchmarks.test_overhead import interleaved
 from tests.doubles.engines.live import exported, found_llama_server
 from tests.doubles.server_process import free_port
 
@@ -59,7 +60,6 @@ def _has_text(event: dict[str, list[dict[str, dict[str, str]]]]) -> bool:
 
 @pytest.mark.skipif(LLAMA is None, reason="no llama-server: set LLAMA_SERVER to its path")
 def test_a_started_llama_server_costs_little_more_than_itself(tmp_path: Path) -> None:
-    assert LLAMA is not None
     model = str(exported(tiny.checkpoint(), tmp_path / "tiny.gguf"))
     sizes = "-c 32772 -np 4 -t 1 -tb 1"
     serve = [sys.executable, "-m", "gpt_oss_server", "serve", model, "--python", "off", "--context", "8192"]
@@ -68,12 +68,7 @@ def test_a_started_llama_server_costs_little_more_than_itself(tmp_path: Path) ->
         "this server": lambda: [*serve, "--port", str(free_port())],
         "llama-server": lambda: [LLAMA, "-m", model, *sizes.split(), "--port", str(free_port())],
     }
-    found: dict[str, list[float]] = {name: [] for name in kinds}
-    for turn in range(ROUNDS + 1):
-        for name in kinds if turn % 2 else reversed(kinds):
-            seconds = seconds_to_first_token(kinds[name]())
-            if turn:  # the first warms the disk's cache
-                found[name].append(seconds)
+    found = interleaved(kinds, ROUNDS, lambda name, _: seconds_to_first_token(kinds[name]()))
     own, alone = (statistics.median(seconds) for seconds in found.values())
     print(
         f"\nto the first token, median of {ROUNDS}: this server {own:.2f} s, llama-server alone {alone:.2f} s"

@@ -4,7 +4,6 @@ All figures come from one run on this machine.
 """
 
 import asyncio
-import json
 import statistics
 import time
 from collections.abc import Iterator
@@ -20,7 +19,8 @@ from gpt_oss_server.stores.chain import Addition
 from gpt_oss_server.stores.postgres.database import PostgresDatabase
 from gpt_oss_server.stores.sql.store import SqlStore
 from gpt_oss_server.stores.sqlite.database import SqliteDatabase
-from tests.benchmarks.test_overhead import check_complete, completion, load, port_of
+from tests.benchmarks.test_overhead import check_complete, completion, interleaved, load, port_of
+from tests.doubles.commands import script
 from tests.doubles.postgres import Postgres, running_postgres
 from tests.doubles.server_process import serving
 from tests.doubles.stored import append, conversation, item, known, stored, turn
@@ -39,36 +39,32 @@ def postgres() -> Iterator[Postgres]:
 
 
 def test_streams_with_each_store(postgres: Postgres, encoding: Encoding, tmp_path: Path) -> None:
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps({"turns": [{"tokens": completion(encoding, TOKENS)}], "loop": True}))
+    model = script(tmp_path, {"tokens": completion(encoding, TOKENS)})
     sqlite = f"sqlite:{tmp_path / 'store.sqlite'}"
     places = {"memory": "memory", "sqlite": sqlite, "postgres": postgres.new_database()}
-    rates: dict[str, list[float]] = {name: [] for name in places}
-    firsts: dict[str, list[float]] = {name: [] for name in places}
     body = {"input": "Hi", "stream": True, "store": True}
     with ExitStack() as stack:
         ports = {}
         for name, place in places.items():
-            server = stack.enter_context(serving("--model", f"scripted:{script}", "--store", place))
+            server = stack.enter_context(serving("--model", model, "--store", place))
             ports[name] = port_of(server.url)
             load(ports[name], 4, body)
-        for _ in range(ROUNDS):  # in turn, so that other load disturbs all alike
-            for name, port in ports.items():
-                report = load(port, STREAMS, body)
-                check_complete(report, STREAMS, TOKENS)
-                rates[name].append(report["deltas"] / report["seconds"])
-                firsts[name].append(load(port, 1, body)["median_first"])
+
+        def measured(name: str, _: int) -> tuple[float, float]:
+            report = load(ports[name], STREAMS, body)
+            check_complete(report, STREAMS, TOKENS)
+            return report["deltas"] / report["seconds"], load(ports[name], 1, body)["median_first"]
+
+        found = interleaved(places, ROUNDS, measured)
+    medians = {name: [*map(statistics.median, zip(*own, strict=True))] for name, own in found.items()}
+    of_memory, first_of_memory = medians["memory"]
     print()
-    for name in places:
-        share = statistics.median(rates[name]) / statistics.median(rates["memory"])
-        first = statistics.median(firsts[name])
-        print(
-            f"  {name:<10} {statistics.median(rates[name]):>9,.0f} tokens/s ({share:4.0%} of memory)"
-            f"   first token after {first * 1e3:5.1f} ms"
-        )
+    for name, (rate, first) in medians.items():
+        share = f"{rate:>9,.0f} tokens/s ({rate / of_memory:4.0%} of memory)"
+        print(f"  {name:<10} {share}   first token after {first * 1e3:5.1f} ms")
     for name, least in LEAST.items():
-        assert statistics.median(rates[name]) >= least * statistics.median(rates["memory"])
-        assert statistics.median(firsts[name]) - statistics.median(firsts["memory"]) < 0.005
+        assert medians[name][0] >= least * of_memory
+        assert medians[name][1] - first_of_memory < 0.005
 
 
 async def _begin(store: SqlStore, name: str, turns: int) -> None:

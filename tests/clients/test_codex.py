@@ -13,14 +13,14 @@ from tests.doubles.clients.running import (
     PLACE,
     ROOT,
     THINK,
+    Agent,
     Recorder,
     abort_in_mid_stream,
     call,
-    command,
     recorded,
     run,
 )
-from tests.doubles.serving import scripted, serving
+from tests.doubles.serving import scripted
 
 pytestmark = pytest.mark.clients
 
@@ -47,19 +47,12 @@ PATCH = "*** Begin Patch\n*** Add File: made.txt\n+made by a patch\n*** End Patc
 MADE = f"{THINK}<|channel|>final<|message|>I made it.<|return|>"
 
 
-class Codex:
+class Codex(Agent):
     def __init__(self, folder: Path, url: str, *, top: str = "", provider: str = "", more: str = "") -> None:
-        self.path = command("codex")
-        self.home = folder / "home"
-        self.project = folder / "project"
-        for path in (self.home, self.project):
-            path.mkdir(exist_ok=True)
+        super().__init__("codex", folder)
+        self.env = {"CODEX_HOME": str(self.home), "LOCAL_KEY": "any", "HOME": str(self.home)}
         config = f"{top}\n{CONFIG.format(url=url, provider=provider)}\n{more}"
         (self.home / "config.toml").write_text(config, encoding="utf-8")
-
-    @property
-    def env(self) -> dict[str, str]:
-        return {"CODEX_HOME": str(self.home), "LOCAL_KEY": "any", "HOME": str(self.home)}
 
     def arguments(self, *arguments: str) -> list[str]:
         # Its sandbox needs rights that a test lacks; the folder belongs to the test.
@@ -99,7 +92,6 @@ def test_a_shell_call_makes_a_file(tmp_path: Path) -> None:
     assert messages(items) == ["I will make it.", "I made it."]
     [output] = outputs(recorder, "function_call_output")
     assert "Process exited with code 0" in json.dumps(output)
-    recorder.check()
 
 
 def test_a_patch_as_a_custom_tool(tmp_path: Path) -> None:
@@ -112,7 +104,6 @@ def test_a_patch_as_a_custom_tool(tmp_path: Path) -> None:
     kinds = {(tool["type"], tool.get("name")) for tool in recorder.of("/v1/responses")[0].body["tools"]}
     assert ("custom", "apply_patch") in kinds
     assert outputs(recorder, "custom_tool_call_output")
-    recorder.check()
 
 
 def test_an_mcp_tool(tmp_path: Path) -> None:
@@ -123,13 +114,12 @@ def test_an_mcp_tool(tmp_path: Path) -> None:
     )
     arguments = json.dumps({"text": "ahoy"})
     turn = f"{THINK}<|channel|>commentary to=mcp__echo.echo <|constrain|>json<|message|>{arguments}<|call|>"
-    with recorded(scripted(turn, HELLO, loop=False)) as (url, recorder):
+    with recorded(scripted(turn, HELLO, loop=False)) as (url, _):
         items = Codex(tmp_path, url, more=more).items("Say ahoy with the tool")
     [used] = [item for item in items if item["type"] == "mcp_tool_call"]
     assert (used["server"], used["tool"], used["status"]) == ("echo", "echo", "completed")
     assert "ahoy" in json.dumps(used["result"])
     assert messages(items) == ["Hello!"]
-    recorder.check()
 
 
 def test_a_session_is_resumed(tmp_path: Path) -> None:
@@ -140,7 +130,6 @@ def test_a_session_is_resumed(tmp_path: Path) -> None:
     history = json.dumps(recorder.of("/v1/responses")[1].body["input"])
     assert "my name is Ada" in history
     assert "Hello!" in history
-    recorder.check()
 
 
 def test_an_answer_follows_an_output_schema(tmp_path: Path) -> None:
@@ -151,14 +140,10 @@ def test_an_answer_follows_an_output_schema(tmp_path: Path) -> None:
         items = Codex(tmp_path, url).items("--output-schema", str(tmp_path / "schema.json"), "A city?")
     assert [json.loads(text) for text in messages(items)] == [{"city": "Paris"}]
     assert recorder.of("/v1/responses")[0].body["text"]["format"]["schema"] == schema
-    recorder.check()
 
 
 def test_an_abort_in_the_middle_of_a_turn_frees_the_slot(tmp_path: Path) -> None:
-    engine = scripted("<|channel|>final<|message|>" + "word " * 20_000, tokens_per_second=50)
-    with serving(engine) as url:
-        codex = Codex(tmp_path, url)
-        abort_in_mid_stream(engine, codex.arguments("Talk"), codex.project, codex.env)
+    abort_in_mid_stream(Codex, tmp_path)
 
 
 def test_a_web_socket_is_used_if_it_is_configured(tmp_path: Path) -> None:
@@ -175,4 +160,3 @@ def test_without_a_web_socket_it_switches_to_http_immediately(tmp_path: Path) ->
         codex = Codex(tmp_path, url, provider="supports_websockets = true\n")
         assert messages(codex.items("Hi")) == ["Hello!"]
     assert len(recorder.of("/v1/responses")) == 1
-    recorder.check()

@@ -68,8 +68,7 @@ def guidellm(path: str, url: str, folder: Path) -> list[dict[str, Any]]:
     [benchmark] = json.loads(report.read_text(encoding="utf-8"))["benchmarks"]
     requests = benchmark["requests"]
     assert [len(requests[kind]) for kind in ("successful", "errored", "incomplete")] == [REQUESTS, 0, 0]
-    found: list[dict[str, Any]] = requests["successful"]
-    return found
+    return requests["successful"]
 
 
 def mean(figures: Scraped, name: str, **labels: str) -> float:
@@ -109,8 +108,7 @@ def lm_eval(folder: Path, name: str, task: str, *arguments: str) -> dict[str, An
     where = ["--tasks", name, "--include_path", str(folder), "--output_path", str(folder / "results.json")]
     run([program, "run", *where, *arguments], folder, env=OFFLINE)
     [written] = folder.glob("results_*.json")
-    results: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))["results"][name]
-    return results
+    return json.loads(written.read_text(encoding="utf-8"))["results"][name]
 
 
 def test_lm_eval_compares_choices(server: tuple[str, Recorder], tmp_path: Path) -> None:

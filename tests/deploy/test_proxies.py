@@ -29,7 +29,7 @@ from websockets.asyncio.client import connect
 from tests.doubles.commands import final, script
 from tests.doubles.ops.certificates import write_certificate
 from tests.doubles.postgres import running_postgres
-from tests.doubles.server_process import ServerProcess, await_ready, free_port
+from tests.doubles.server_process import ServerProcess, await_ready, free_port, started
 from tests.doubles.waiting import until_found
 
 pytestmark = pytest.mark.deploy
@@ -166,8 +166,7 @@ class Setup:
     async def create(self, body: Event) -> Event:
         answer = await self.client.post("/responses", json=body)
         assert answer.status_code == 200, answer.text
-        response: Event = answer.json()
-        return response
+        return answer.json()
 
 
 @pytest.fixture(scope="module")
@@ -185,19 +184,12 @@ async def setup(request: pytest.FixtureRequest, postgres_url: str, tmp_path: Pat
     flags = ("--model", model, "--store", postgres_url, "--python", "off", "--allow-host", NAME)
     flags += ("--background-lease", "3", "--shutdown-grace", "1")
     servers = [ServerProcess(flags, tmp_path / f"server-{number}.log") for number in range(2)]
-    for server in servers:
-        server.start()
-    try:
-        for server in servers:
-            await server.ready()
+    async with started(*servers):
         with start(tmp_path, [server.port for server in servers]) as proxy:
             trust = ssl.create_default_context(cafile=str(proxy.certificate))
             options: dict[str, Any] = {"base_url": proxy.url, "verify": trust, "headers": {"Host": NAME}}
             async with httpx.AsyncClient(timeout=60, **options) as client:
                 yield Setup(proxy, servers, client, trust)
-    finally:
-        for server in servers:
-            server.kill()
 
 
 async def arrivals(setup: Setup) -> int:

@@ -9,8 +9,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -165,6 +165,19 @@ class ServerProcess:
                 self.process.wait(30)
             except subprocess.TimeoutExpired:
                 self.kill()
+
+
+@asynccontextmanager
+async def started(*servers: ServerProcess) -> AsyncIterator[None]:
+    try:
+        for server in servers:
+            server.start()
+        for server in servers:
+            await server.ready()
+        yield
+    finally:
+        for server in servers:
+            server.kill()
 
 
 class Client:

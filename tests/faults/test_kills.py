@@ -21,7 +21,7 @@ import pytest
 
 from tests.doubles.commands import final, script
 from tests.doubles.postgres import running_postgres
-from tests.doubles.server_process import Client, ServerProcess
+from tests.doubles.server_process import Client, ServerProcess, started
 
 pytestmark = pytest.mark.faults
 SECONDS = float(os.environ.get("SECONDS", "300"))
@@ -138,16 +138,11 @@ async def under_faults(
 ) -> Outcome:
     """Starts runs at a steady rate while `fault` disturbs a server every few seconds."""
     outcome, rng = Outcome(), random.Random(5)
-    for server in servers:
-        server.start()
-    for server in servers:
-        await server.ready()
-    client = Client(servers)
-    try:
+    async with started(*servers):
+        client = Client(servers)
         expected = []
         for body in bodies:
             response = await ended(client, await start(client, body), time.monotonic() + 300)
-            assert response is not None
             expected.append(essence(response))
         end = time.monotonic() + seconds
 
@@ -164,10 +159,7 @@ async def under_faults(
 
         await asyncio.gather(disturb(), *(begin(number) for number in range(runs)))
         await check(client, outcome, expected, time.monotonic() + 300)
-    finally:
         await client.close()
-        for server in servers:
-            server.kill()
     return outcome
 
 
@@ -229,12 +221,10 @@ async def test_a_database_that_stops_for_ten_seconds(tmp_path: Path) -> None:
         model = script(tmp_path, final("word " * 20))
         flags = ("--model", model, "--store", postgres.new_database(), "--python", "off")
         server = ServerProcess(flags, tmp_path / "server.log")
-        server.start()
-        await server.ready()
         seen: Counter[str] = Counter()
         kept: list[tuple[str, dict[str, Any]]] = []
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=200)
-        async with httpx.AsyncClient(timeout=120, limits=limits) as client:
+        async with started(server), httpx.AsyncClient(timeout=120, limits=limits) as client:
 
             async def ask(previous: str | None) -> None:
                 body = {"input": "Hi", "previous_response_id": previous}
@@ -265,7 +255,6 @@ async def test_a_database_that_stops_for_ten_seconds(tmp_path: Path) -> None:
             for response_id, response in kept:
                 stored = await client.get(f"{server.url}/responses/{response_id}")
                 lost += stored.status_code != 200 or stored.json() != response
-        server.stop()
     print(f"\nPostgres stopped for {OUTAGE:.0f} s at {RATE:.0f} requests/s: {dict(seen)}; lost: {lost}")
     assert set(seen) <= {"200", "503 store_unavailable", "503 server_is_overloaded", "without retry-after"}
     assert seen["without retry-after"] == 0

@@ -20,17 +20,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 
 from inference.bench.machine import seconds as median_seconds
+from inference.config import SHAPES
+from inference.drafting import loading
 from inference.engine import EngineInfo, Sampling
 from inference.local import engine as engines
 from inference.local.cuda.guesser import DraftShape
+from inference.local.cuda.inputs import decode_shape
 from inference.local.cuda.runner import CudaRunner
-from inference.local.cuda.shapes import decode_shape
 from inference.local.engine import LocalEngine
-from inference.models.gpt_oss import GptOss
 from inference.options import EngineOptions
-from inference.shapes import SHAPES
 from tests.doubles.inference.timed_parts import TimedParts, parser_of, say
-from tests.doubles.inference.walking import KnowingHead, Walk, walking_model
+from tests.doubles.inference.walking import KnowingHead, walking_model
 
 BATCHES, SHARES = (1, 4, 16), (0.0, 0.6, 0.8)
 PROMPT = 256
@@ -41,9 +41,6 @@ class Figures(TimedParts):
     def __init__(self, shape: str, device: torch.device, seconds: float, tokens: int) -> None:
         super().__init__(seconds)
         self._shape, self._device, self._tokens = shape, device, tokens
-        self._model: GptOss
-        self._walk: Walk
-        self._head: KnowingHead
 
     # The parts ----------------------------------------------------------------------------------------
 
@@ -91,12 +88,12 @@ class Figures(TimedParts):
         options = EngineOptions(
             speculation=head is not None and f"eagle:{head}", max_concurrent=max(BATCHES), kv_memory=6 << 30
         )
-        loaded = engines._loaded_head
-        engines._loaded_head = lambda name, model: self._head
+        loaded = loading.load_draft_head
+        loading.load_draft_head = lambda name, model: self._head
         try:
             return engines.start_engine(self._model, info, options, progress=False)
         finally:
-            engines._loaded_head = loaded
+            loading.load_draft_head = loaded
 
     async def _measured(self, engine: LocalEngine, batch: int) -> dict[str, float]:
         before = engine.measures()
@@ -137,8 +134,6 @@ class Figures(TimedParts):
     @torch.inference_mode()
     def _costs(self, runner: CudaRunner) -> dict[str, float]:
         """Milliseconds of recorded work: steps by rows (without any key), and rounds of guesses."""
-        assert runner._graphs is not None
-        assert runner._guesser is not None
         shapes = {rows: decode_shape(rows) for rows in ROWS if decode_shape(rows) in runner._graphs.shapes}
         found = {f"step of {n} rows": self._replayed(runner._graphs, shape) for n, shape in shapes.items()}
         for batch, rounds in itertools.product(BATCHES, (1, 2, 4)):

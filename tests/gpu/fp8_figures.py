@@ -23,11 +23,11 @@ import torch
 from inference.bench.divergence import ROWS, divergence
 from inference.bench.machine import Machine, measure_machine
 from inference.bench.measure import Workload, kernel_times
+from inference.config import SHAPES
 from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import random_model
 from inference.ops.scaled import rounding_error, scaled, squares
 from inference.options import Precision
-from inference.shapes import SHAPES
 from tests.doubles.inference.full_size import PRODUCTS, attention_error, product_error
 from tests.doubles.inference.timed_parts import TimedParts, parser_of, say
 from tests.gpu.fp8_variants import TOKENS, Bench, Variant, compile_variant, every_variant
@@ -88,7 +88,6 @@ class Figures(TimedParts):
         return found
 
     def steps(self, name: str, batches: tuple[int, ...] = BATCHES, more: bool = True) -> dict[str, float]:
-        assert self.machine is not None
         most = max(LONG + 128 if more else 0, max(batches) * (CONTEXT + 128))
         workload = Workload(self.models[name.partition(" ")[0]], self.machine, BATCHES, most)
         rows = [workload.decode(batch, CONTEXT) for batch in batches]
@@ -102,7 +101,6 @@ class Figures(TimedParts):
         return {f"{row.what} {row.batch} x {row.context}": row.ms for row in rows}
 
     def kernels(self, name: str) -> dict[str, dict[str, float]]:
-        assert self.machine is not None
         workload = Workload(self.models[name], self.machine, BATCHES, 64 * (CONTEXT + 128))
         found = {}
         for batch in (1, 64):

@@ -223,8 +223,7 @@ class Parts:
         done = subprocess.run(command, input=plan, capture_output=True, text=True, cwd=ROOT, timeout=limit)
         if done.returncode:
             raise RuntimeError(f"A client process failed: {done.stderr[-600:]}")
-        found: list[Result] = json.loads(done.stdout)
-        return found
+        return json.loads(done.stdout)
 
 
 def errors_of(results: Sequence[Result]) -> list[str]:

@@ -7,6 +7,8 @@ from contextlib import aclosing
 import pytest
 import torch
 
+from inference.config import SHAPES
+from inference.drafting import loading
 from inference.drafting.head import DraftHead
 from inference.engine import EngineInfo, Sampling
 from inference.local import engine as engines
@@ -14,7 +16,6 @@ from inference.local.cuda.runner import CudaRunner
 from inference.local.engine import LocalEngine
 from inference.models.gpt_oss import GptOss
 from inference.options import EngineOptions
-from inference.shapes import SHAPES
 from tests.doubles.inference.walking import (
     EACH,
     Answer,
@@ -83,7 +84,7 @@ def test_texts_are_the_models_however_often_the_head_is_right(
     model, walk = walking
     head = KnowingHead(model, walk)
     head.know(share)
-    monkeypatch.setattr(engines, "_loaded_head", lambda name, model: head)
+    monkeypatch.setattr(loading, "load_draft_head", lambda name, model: head)
     info = EngineInfo(name="walking", context_length=2048, vocab_size=2048)
     options = EngineOptions(speculation="eagle:known", max_concurrent=6, kv_memory=64 << 20)
     given = prompts(10, 400)

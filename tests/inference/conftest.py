@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from inference.config import ModelConfig, RopeConfig
+from inference.models.gpt_oss import GptOss, load_model
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 
@@ -46,6 +47,11 @@ def config() -> ModelConfig:
 def checkpoint(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> Path:
     """Hugging Face layout, MXFP4."""
     return write_random_checkpoint(tmp_path_factory.mktemp("hf"), config, seed=3)
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint: Path) -> GptOss:
+    return load_model(checkpoint, device=torch.device("cpu"))
 
 
 @pytest.fixture(scope="session")

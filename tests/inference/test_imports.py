@@ -13,8 +13,8 @@ import torch
 from inference.bench import command, roofline
 from inference.bench.machine import Machine
 from inference.bench.measure import Workload
+from inference.config import SHAPES
 from inference.models.random_weights import random_model
-from inference.shapes import SHAPES
 
 SERVERS = ("fastapi", "pydantic", "openai_harmony", "huggingface_hub", "transformers")
 

@@ -11,7 +11,6 @@ from torch.overrides import TorchFunctionMode
 
 from inference.ops import reference as ops
 from inference.ops.pages import Gathered, Pages, slot_range, span
-from inference.ops.sampling import Picking, log_probabilities, sample
 
 SIZE = 4
 HEADS, KV_HEADS, WIDTH = 6, 2, 8
@@ -117,27 +116,6 @@ def test_padding_rows_write_to_the_unused_block() -> None:
     new = torch.ones(1, KV_HEADS, WIDTH)
     ops.write_kv(memory[0], memory[1], new, new, padding)
     assert all(part[1:].count_nonzero() == 0 for part in memory)
-
-
-def test_each_row_is_sampled_by_its_own_fields() -> None:
-    logits = torch.randn(5, 100, generator=torch.Generator().manual_seed(2))
-    logits[4, 3] = math.nan
-    mask, adjustment = torch.zeros(1, 13, dtype=torch.uint8), torch.zeros(1, 100)
-    mask[0, 5], adjustment[0, 17] = 4, 50
-    temperature, top_k = torch.tensor([0.0, 1.0, 0.0, 1.0, 0.0]), torch.tensor([0, 1, 0, 0, 0])
-    adjustment_of, mask_of = torch.tensor([[-1, -1, 0, -1, -1], [-1, -1, -1, 0, -1]])
-    filters = temperature, top_k.int(), torch.ones(5), torch.zeros(5), torch.full((5,), 0.5).double()
-    found = sample(logits, Picking(*filters, adjustment, adjustment_of, mask, mask_of))
-    assert found.tolist() == [int(logits[0].argmax()), int(logits[1].argmax()), 17, 42, -1]
-
-
-def test_log_probabilities_of_rows() -> None:
-    logits = torch.randn(3, 50, generator=torch.Generator().manual_seed(3))
-    own, values, ids = log_probabilities(logits, torch.tensor([4, 5, 6]), 2)
-    wanted = logits.log_softmax(1)
-    assert torch.allclose(own, wanted[range(3), [4, 5, 6]])
-    assert torch.allclose(values, wanted.topk(2, 1).values)
-    assert torch.equal(ids, wanted.topk(2, 1).indices)
 
 
 class WithDevice(TorchFunctionMode):

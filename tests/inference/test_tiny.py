@@ -18,7 +18,7 @@ from inference import tiny
 from inference.config import ModelConfig
 from inference.engine import CheckpointError, Sampling
 from inference.local.checkpoint_defaults import generation_defaults
-from inference.tiny import codes, expand
+from inference.tiny import expand
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 
@@ -27,17 +27,17 @@ def folder() -> Path:
     return tiny.checkpoint()
 
 
-def fixed_part(table: codes.TokenTable, ids: codes.Ints) -> Tensor:
+def fixed_part(table: expand.TokenTable, ids: expand.Ints) -> Tensor:
     """The input of both maps by its definition, for `ids`."""
-    out = np.empty((len(ids), codes.MEANING.stop), dtype=np.float32)
-    for slot, at in enumerate(codes.PIECES):
-        out[:, at] = codes.id_codes(table.pieces[ids, slot])
-    out[:, codes.OWN] = codes.own_codes(table, ids)
-    out[:, codes.SPELLING] = codes.spelling_features(table.features[ids])
-    for edge, at in enumerate(codes.EDGES):
-        out[:, at] = codes.edge_codes(edge, table.edges[ids, edge])
+    out = np.empty((len(ids), expand.MEANING.stop), dtype=np.float32)
+    for slot, at in enumerate(expand.PIECES):
+        out[:, at] = expand.id_codes(table.pieces[ids, slot])
+    out[:, expand.OWN] = expand.own_codes(table, ids)
+    out[:, expand.SPELLING] = expand.spelling_features(table.features[ids])
+    for edge, at in enumerate(expand.EDGES):
+        out[:, at] = expand.edge_codes(edge, table.edges[ids, edge])
     meanings = table.meanings[ids]
-    out[:, codes.MEANING] = np.where(meanings[:, None] < 0, 0, table.vectors[meanings])
+    out[:, expand.MEANING] = np.where(meanings[:, None] < 0, 0, table.vectors[meanings])
     return torch.from_numpy(out)
 
 
@@ -45,12 +45,12 @@ def test_it_is_an_ordinary_checkpoint_of_the_full_vocabulary(folder: Path) -> No
     assert tiny.COMPACT.stat().st_size <= 16_000_000
     config = json.loads((folder / "config.json").read_text("utf-8"))
     assert config["architectures"] == ["GptOssForCausalLM"]
-    assert config["vocab_size"] == codes.VOCABULARY
+    assert config["vocab_size"] == expand.VOCABULARY
     assert config["max_position_embeddings"] >= 32_768
     assert config["quantization_config"]["quant_method"] == "mxfp4"
     with safe_open(folder / "model.safetensors", framework="pt") as file:
         kinds = {str(file.get_slice(name).get_dtype()) for name in file.keys()}  # noqa: SIM118
-        assert file.get_slice("lm_head.weight").get_shape() == [codes.VOCABULARY, config["hidden_size"]]
+        assert file.get_slice("lm_head.weight").get_shape() == [expand.VOCABULARY, config["hidden_size"]]
     assert kinds == {"BF16", "U8"}
     assert generation_defaults(folder) == Sampling(temperature=0.3, top_p=0.95)
 
@@ -69,7 +69,7 @@ def test_expanded_rows_are_the_learned_row_and_the_mapped_fixed_part(
 ) -> None:
     tensors = expand.read_compact(tiny.COMPACT)
     learned_ids, learned = tensors["learned.ids"].long(), expand.unpack_rows(f"learned.{way}", tensors)
-    unlearned = torch.randint(0, codes.VOCABULARY, (500,), generator=torch.Generator().manual_seed(2))
+    unlearned = torch.randint(0, expand.VOCABULARY, (500,), generator=torch.Generator().manual_seed(2))
     unlearned = unlearned[~torch.isin(unlearned, learned_ids)]
     ids = torch.cat([learned_ids[::100], unlearned])
     wanted = fixed_part(expand.unpack_table(tensors), ids.int().numpy()) @ tensors[f"map.{way}"].float()
@@ -81,10 +81,10 @@ def test_expanded_rows_are_the_learned_row_and_the_mapped_fixed_part(
 
 
 def test_codes_are_signs_and_differ() -> None:
-    signs = codes.id_codes(np.arange(codes.VOCABULARY, dtype=np.int32))
+    signs = expand.id_codes(np.arange(expand.VOCABULARY, dtype=np.int32))
     assert set(np.unique(signs)) == {-1.0, 1.0}
-    assert len(np.unique(signs, axis=0)) == codes.VOCABULARY
-    assert not codes.id_codes(np.array([-1], dtype=np.int32)).any()
+    assert len(np.unique(signs, axis=0)) == expand.VOCABULARY
+    assert not expand.id_codes(np.array([-1], dtype=np.int32)).any()
 
 
 # In the cache ---------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def test_codes_are_signs_and_differ() -> None:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: ModelConfig) -> Path:
     """A separate one, and a model that takes no time to write."""
     monkeypatch.setenv("GPT_OSS_SERVER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(tiny, "_write", lambda folder: write_random_checkpoint(folder, config))
+    monkeypatch.setattr(expand, "write_expanded", lambda folder: write_random_checkpoint(folder, config))
     return tmp_path / "cache"
 
 
@@ -133,7 +133,7 @@ def disk_full(folder: Path) -> None:
 def test_a_failure_while_making_it_leaves_nothing(
     cache: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None], sentence: str
 ) -> None:
-    monkeypatch.setattr(tiny, "_write", write)
+    monkeypatch.setattr(expand, "write_expanded", write)
     with pytest.raises(CheckpointError, match=sentence):
         tiny.checkpoint()
     assert list(cache.iterdir()) == []

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"gpt_oss_server", "inference", "tools"}
 MUST_HOLD = {f"{package}/py.typed" for package in PACKAGES}
 # The wheel contains the embedded model's weights and the code that loads them, nothing else.
-_FILES = ("__init__.py", "codes.py", "expand.py", "config.json", "generation_config.json", "tiny.safetensors")
+_FILES = ("__init__.py", "expand.py", "config.json", "generation_config.json", "tiny.safetensors")
 TINY = {f"inference/tiny/{name}" for name in _FILES}
 NOT_INSTALLED = {"inference/tiny/README.md"}
 LARGEST = 17 * 1024**2

@@ -149,13 +149,14 @@ class Load:
 
     async def chat_streamed(self, leaves: bool) -> None:
         body = {"messages": [{"role": "user", "content": self.body()["input"]}], "stream": True}
-        chunks = [one async for one in self.events("/chat/completions", {**body, "max_tokens": 100}, leaves)]
-        assert chunks[-1]["choices"][0]["finish_reason"] in ("stop", "length"), chunks[-1]
+        await self.chunks("/chat/completions", {**body, "max_tokens": 100}, leaves)
 
     async def completion(self, leaves: bool) -> None:
-        body = {"prompt": "The sea", "max_tokens": 30, "stream": True}
-        chunks = [one async for one in self.events("/completions", body, leaves)]
-        assert chunks[-1]["choices"][0]["finish_reason"] in ("stop", "length"), chunks[-1]
+        await self.chunks("/completions", {"prompt": "The sea", "max_tokens": 30, "stream": True}, leaves)
+
+    async def chunks(self, path: str, body: dict[str, Any], leaves: bool) -> None:
+        *_, last = [one async for one in self.events(path, body, leaves)]
+        assert last["choices"][0]["finish_reason"] in ("stop", "length"), last
 
     async def events(
         self, path: str, body: dict[str, Any] | None, leaves: bool

@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from gpt_oss_server.stores.sqlite.database import READERS
-from tests.doubles.server_process import ServerProcess
+from tests.doubles.server_process import ServerProcess, started
 from tests.soak.clients import LEAVING, Load
 
 pytestmark = pytest.mark.soak
@@ -77,8 +77,7 @@ def middles(samples: list[Sample]) -> tuple[float, float]:
 
 async def counters(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
     answer = await client.get(url.removesuffix("/v1") + "/health")
-    counted: dict[str, Any] = answer.json()["counters"]
-    return counted
+    return answer.json()["counters"]
 
 
 async def idle(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
@@ -130,10 +129,7 @@ async def check_all_slots_work(client: httpx.AsyncClient, url: str) -> None:
 async def test_an_hour_of_load_with_clients_that_leave(tmp_path: Path) -> None:
     flags = (*FLAGS, "--store", f"sqlite:{tmp_path / 'store.sqlite'}")
     server = ServerProcess(flags, tmp_path / "server.log")
-    server.start()
-    try:
-        await server.ready()
-        assert server.process is not None
+    async with started(server):
         pid = server.process.pid
         load, waits = Load(server.url), Waits(server.url)
         async with httpx.AsyncClient(timeout=300) as client:
@@ -148,13 +144,10 @@ async def test_an_hour_of_load_with_clients_that_leave(tmp_path: Path) -> None:
             ended = await idle(client, server.url)
             await check_all_slots_work(client, server.url)
         await load.http.aclose()
-        report(samples, load, before, after, ended)
         print(waits.line())
-        assert max(waits.server) < LONGEST_WAIT + max(waits.own)
         check(samples, load, before, after, ended)
+        assert max(waits.server) < LONGEST_WAIT + max(waits.own)
         assert "Traceback" not in server.log.read_text(encoding="utf-8")
-    finally:
-        server.stop()
 
 
 async def open_when_idle(client: httpx.AsyncClient, url: str, pid: int, load: Load) -> Counter[str]:
@@ -182,7 +175,7 @@ def leaked(before: Counter[str], after: Counter[str]) -> Counter[str]:
     return Counter({path: n for path, n in more if ".sqlite" not in path or after[path] > READERS + 1})
 
 
-def report(
+def check(
     samples: list[Sample], load: Load, before: Counter[str], after: Counter[str], ended: dict[str, Any]
 ) -> None:
     start, end = middles(samples)
@@ -197,12 +190,6 @@ def report(
     )
     for problem in load.problems[:5]:
         print("  ", problem)
-
-
-def check(
-    samples: list[Sample], load: Load, before: Counter[str], after: Counter[str], ended: dict[str, Any]
-) -> None:
-    start, end = middles(samples)
     assert not load.problems
     assert load.left.total() > LEAVING / 2 * load.done.total(), "too few clients left to prove anything"
     assert abs(end / start - 1) <= MOST_CHANGE

@@ -119,8 +119,6 @@ def _outcome(pending: Pending, tokens: Sequence[int]) -> Outcome:
             sampled.append(Sampled(token, None if reported is None else reported[at]))
             if not confirms_draft(part, picker, at, token):
                 break
-    except InferenceError as error:
-        return Outcome(tuple(sampled), scores, error)
     except Exception as error:
         # Any exception: a grammar is foreign code, and its failure must end only its own generation.
         return Outcome(tuple(sampled), scores, as_failure(error))

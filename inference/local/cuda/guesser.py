@@ -16,10 +16,9 @@ from torch import Tensor
 
 from inference.drafting.head import FIRST_PAIR, DraftHead
 from inference.local.cuda.flight import Pending
-from inference.local.cuda.inputs import IntArray, Numbers, Tables, is_prompt
+from inference.local.cuda.inputs import IntArray, Numbers, StepShape, Tables, is_prompt
 from inference.local.cuda.picker import to_device
 from inference.local.cuda.recordings import Recordings
-from inference.local.cuda.shapes import StepShape
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss, HiddenStates
 from inference.models.kv_memory import empty_blocks
@@ -179,7 +178,7 @@ class CudaGuesser:
         right = (sampled[:-1] == columns[4 + most :]).long().cumprod(0).sum(0)
         tokens = sampled.gather(0, right.unsqueeze(0))[0].clamp(min=0)  # a failed one has ended
         newest = first + right
-        tables = self._tables.of_kind(self._kind).index_select(0, slots)
+        tables = self._tables.rows[self._kind].index_select(0, slots)
         features = self._kept.index_select(0, self._kept_at(slots, newest, tables))
 
         # A round that a sequence does not want writes to block 0 and reads one place, whose result is unused.

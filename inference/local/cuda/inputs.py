@@ -1,7 +1,8 @@
 """A step's sequences as tensors on the device: one copy of numbers per step, and tables that stay there.
 
 The numbers of a step travel in one tensor, whose layout two counts determine, so that a recorded step finds
-each number in its place. Of a slot's table only new entries are sent.
+each number in its place. Of a slot's table only new entries are sent. Smaller steps are padded to recorded
+ones: those in which every sequence has one token are recorded up to their logits, others to the last layer.
 """
 
 from collections.abc import Sequence
@@ -13,12 +14,30 @@ import torch
 from torch import Tensor
 
 from inference.local.cuda.picker import to_device
-from inference.local.cuda.shapes import StepShape
 from inference.local.scheduling.step import StepPart
 from inference.ops.pages import Pages
 
 IntArray = numpy.typing.NDArray[numpy.int64]
 Numbers = Sequence[int] | IntArray
+PROMPTS = 8  # the most in one recorded step
+SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)
+# Rows of prompts in a step without decodes; below, rows and decodes of a mixed step.
+PROMPT_ROWS = (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
+MIXED_ROWS = (64, 128, 256, 512)
+MIXED_DECODES = (4, 16, 64, 256)
+
+
+@dataclass(frozen=True, slots=True)
+class StepShape:
+    """Determines the layout of a step's numbers and the kernels that run."""
+
+    rows: int
+    sequences: int
+    decodes: int
+    longest: int
+
+    def length(self, kinds: int) -> int:
+        return (2 + kinds) * self.rows + 3 * self.sequences + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,20 +134,16 @@ def split_inputs(numbers: Tensor, shape: StepShape, kinds: int) -> Inputs:
 
 
 class Tables:
-    """Each slot's blocks, for each kind of layer, and one row of zeros for padding."""
+    """Each slot's blocks in `rows` (slots × blocks) for each kind of layer; a row of zeros for padding."""
 
     def __init__(self, slots: int, width: int, kinds: int, device: torch.device) -> None:
         self.padding = slots
         self._device, self._width = device, width
-        self._rows = [torch.zeros(slots + 1, width, dtype=torch.int32, device=device) for _ in range(kinds)]
+        self.rows = [torch.zeros(slots + 1, width, dtype=torch.int32, device=device) for _ in range(kinds)]
         self._known: list[list[list[int]]] = [[[] for _ in range(slots)] for _ in range(kinds)]
 
-    def of_kind(self, kind: int) -> Tensor:
-        """Slots × blocks, int32."""
-        return self._rows[kind]
-
     def update(self, parts: Sequence[StepPart]) -> None:
-        for kind, (rows, known) in enumerate(zip(self._rows, self._known, strict=True)):
+        for kind, (rows, known) in enumerate(zip(self.rows, self._known, strict=True)):
             places: list[int] = []
             blocks: list[int] = []
             for part in parts:
@@ -146,10 +161,52 @@ class Tables:
     def pages(
         self, inputs: Inputs, shape: StepShape, windows: Sequence[int | None], block_size: int
     ) -> list[Pages]:
-        own = [rows.index_select(0, inputs.owners) for rows in self._rows]
+        own = [rows.index_select(0, inputs.owners) for rows in self.rows]
         return [
             Pages(
                 tables, inputs.lengths, inputs.starts, slots, window, block_size, shape.decodes, shape.longest
             )
             for tables, slots, window in zip(own, inputs.slots, windows, strict=True)
         ]
+
+
+def decode_shape(sequences: int) -> StepShape:
+    """The shape of a step in which each sequence has one token or is padding."""
+    return StepShape(sequences, sequences, sequences, 1)
+
+
+def prompt_shape(decodes: int, rows: int) -> StepShape:
+    """Up to PROMPTS prompts share `rows` beside the decodes; one more sequence, padding, takes the unused."""
+    return StepShape(decodes + rows, decodes + PROMPTS + 1, decodes, rows)
+
+
+def sizes_for(decodes: int) -> tuple[int, ...]:
+    """The recorded numbers of rows, up to the most decodes but at most the largest of SIZES."""
+    smaller = tuple(size for size in SIZES if size < decodes)
+    return (*smaller, decodes) if decodes <= SIZES[-1] else SIZES
+
+
+def shapes_for(decodes: int, context: int) -> tuple[StepShape, ...]:
+    """All shapes to record, the largest first. `decodes`: the most in a step, a draft being one more."""
+    most = min(decodes, MIXED_DECODES[-1])
+    mixed = (*(count for count in MIXED_DECODES if count < most), most)
+    shapes = [decode_shape(size) for size in sizes_for(decodes)]
+    shapes += [prompt_shape(0, rows) for rows in PROMPT_ROWS if rows <= context]
+    shapes += [prompt_shape(count, rows) for count in mixed for rows in MIXED_ROWS if rows <= context]
+    return tuple(sorted(shapes, key=lambda shape: (shape.rows, shape.decodes), reverse=True))
+
+
+def holding(shapes: Sequence[StepShape], shape: StepShape) -> StepShape | None:
+    """The smallest of these, which are in descending order, that a shape fits into; None if there is none."""
+    prompts, rows = shape.sequences - shape.decodes, shape.rows - shape.decodes
+    if prompts > PROMPTS:
+        return None
+    fitting = (
+        recorded
+        for recorded in reversed(shapes)
+        if recorded.decodes >= shape.decodes
+        and recorded.rows - recorded.decodes >= rows
+        and (recorded.sequences > recorded.decodes) == (prompts > 0)
+        and (recorded.decodes > 0) == (shape.decodes > 0)
+    )
+    return next(fitting, None)

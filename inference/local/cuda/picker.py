@@ -1,7 +1,6 @@
 """The sampling state of a generation on a device, and a batch of such states as one `Picking`.
 
-The device counts a token when it samples it, before the host has read it; only grammars wait for the host. It
-must not know steps.
+The device counts a token when it samples it, before the host has read it; only grammars wait for the host.
 """
 
 import itertools
@@ -12,9 +11,8 @@ import torch
 from torch import Tensor
 
 from inference.engine import Sampling
-from inference.local.sampling.masks import Masks, StopBan
-from inference.local.sampling.sampler import biases, random_numbers, repeated_tokens
-from inference.ops.device import sampling_for
+from inference.local.sampling.sampler import Masks, StopBan, biases, random_numbers, repeated_tokens
+from inference.ops.device import ops_for
 from inference.ops.sampling import Picking, penalised
 
 
@@ -99,7 +97,7 @@ def pick_rows(
         masks=_stacked(bits, logits.shape[1], device) if bits else None,
         mask_of=_places(masks, device) if bits else None,
     )
-    tokens: Tensor = sampling_for(device).sample(logits, picking)
+    tokens: Tensor = ops_for(device).sample(logits, picking)
     return tokens.to(device)
 
 

@@ -1,8 +1,7 @@
 """Work on a device that is recorded once for each shape and replayed.
 
 Takes numbers of a known shape and returns the result in a tensor that the next replay overwrites. Launching
-kernels one by one takes the host longer than a fast GPU needs to run them; a replay is one call. It must not
-know what the numbers mean.
+kernels one by one takes the host longer than a fast GPU needs to run them; a replay is one call.
 """
 
 from collections.abc import Callable, Hashable, Sequence

@@ -16,19 +16,28 @@ from inference.drafting.head import DraftHead
 from inference.engine import Sampling
 from inference.local.cuda.flight import CudaFlight, Pending, on_host
 from inference.local.cuda.guesser import MORE_ROWS, CudaGuesser
-from inference.local.cuda.inputs import Tables, is_prompt, single_rows, split_inputs, step_numbers, step_shape
+from inference.local.cuda.inputs import (
+    StepShape,
+    Tables,
+    holding,
+    is_prompt,
+    shapes_for,
+    single_rows,
+    split_inputs,
+    step_numbers,
+    step_shape,
+)
 from inference.local.cuda.picker import CudaPicker, pick_rows, to_device
 from inference.local.cuda.recordings import Recordings
 from inference.local.cuda.sampling import RowSampler
-from inference.local.cuda.shapes import StepShape, holding, shapes_for
 from inference.local.scheduling.step import StepPart
 from inference.models.gpt_oss import GptOss
 from inference.models.kv_memory import PagedMemory
 from inference.ops.device import device_problem
+from inference.ops.pages import BLOCK_SIZE_ON_GPU
 
 logger = logging.getLogger(__name__)
 
-BLOCK_SIZE = 64
 # Triton recompiles a kernel if an argument is 1 or a multiple of 16; few rows have kernels of their own.
 WARMED_ROWS = (1, 2, 3, 16, 17)
 
@@ -41,7 +50,7 @@ class CudaRunner:
         model: GptOss,
         blocks: Sequence[int],
         max_concurrent: int,
-        block_size: int = BLOCK_SIZE,
+        block_size: int = BLOCK_SIZE_ON_GPU,
         *,
         drafts: int = 0,
         head: DraftHead | None = None,

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from inference.engine import EngineFailed, InferenceError
+from inference.engine import EngineFailed
 from inference.failures import as_failure
 from inference.local.cuda.flight import NOT_FINITE, Pending, Scores, confirms_draft
 from inference.local.cuda.picker import pick_rows, to_device
-from inference.local.sampling.masks import Masks
+from inference.local.sampling.sampler import Masks
 from inference.ops.sampling import log_probabilities
 
 
@@ -96,8 +96,6 @@ class RowSampler:
                     picker.masks.accept(tokens[-1])
                 if not confirms_draft(part, picker, at, tokens[-1]):
                     break
-        except InferenceError as error:
-            pending.error = error
         except Exception as error:
             # As in a flight: a grammar is foreign code.
             pending.error = as_failure(error)
@@ -116,7 +114,7 @@ def _masks(pending: Sequence[Pending]) -> list[bytes | None]:
     for entry in pending:
         mask = None if entry.picker.masks is None else next(masks_left)
         if isinstance(mask, Exception):
-            entry.error = mask if isinstance(mask, InferenceError) else as_failure(mask)
+            entry.error = as_failure(mask)
             mask = None
         masks.append(mask)
     return masks

@@ -80,8 +80,7 @@ class Drafter:
         self._pause = Pause()
 
     def wanted(self, running: int) -> int:
-        """How many tokens the runner should guess after the next step; call it once for each step. `running`:
-        sequences that share the step."""
+        """How many tokens to guess after the next step, which `running` share; call it once for each step."""
         return 0
 
     def take(self, guesses: Sequence[int]) -> None:

@@ -82,8 +82,8 @@ class PrefixCache:
         runs = [_runs(holds, names) for holds in present]
         furthest = len(names)
         for run, window in zip(runs, self._windows, strict=True):
-            if window is None:
-                furthest = min(furthest, _unbroken(run))
+            if window is None:  # it needs all blocks without a gap
+                furthest = min(furthest, max(at for at, first in enumerate(run) if first == at))
         blocks = furthest
         while blocks and any(
             run[blocks] < blocks - self._first_seen(blocks, window)
@@ -308,11 +308,6 @@ def _runs(holds: Callable[[bytes], bool], names: list[bytes]) -> list[int]:
     for name in names:
         runs.append(runs[-1] + 1 if holds(name) else 0)
     return runs
-
-
-def _unbroken(runs: list[int]) -> int:
-    """How many of the first blocks are present without a gap."""
-    return max(at for at, run in enumerate(runs) if run == at)
 
 
 def _held(sequence: Sequence) -> Holding:

@@ -189,7 +189,9 @@ class Scheduler:
         )
 
     def _decode(self, sequence: Sequence) -> Share | None:
-        drafts = self._drafts(sequence)
+        drafts: list[int] = []
+        if sequence.drafter is not None and sequence.sampled > 0:
+            drafts = sequence.drafter.draft(sequence.tokens, sequence.limit - sequence.sampled - 1)
         if not self._make_room(sequence, sequence.launched + 1 + len(drafts), gives_way=not drafts):
             if not drafts or not self._make_room(sequence, sequence.launched + 1, gives_way=True):
                 return None
@@ -209,11 +211,6 @@ class Scheduler:
         left = sequence.limit - sequence.sampled - drafts - 2
         count = min(sequence.drafter.wanted(len(self.running)), left)
         return count if count > 0 and self._make_room(sequence, length + count, gives_way=False) else 0
-
-    def _drafts(self, sequence: Sequence) -> list[int]:
-        if sequence.drafter is None or sequence.sampled == 0:
-            return []
-        return sequence.drafter.draft(sequence.tokens, sequence.limit - sequence.sampled - 1)
 
     def _begin(self) -> None:
         """Starts waiting sequences while there are slots and room."""
@@ -313,8 +310,7 @@ class Scheduler:
         return Share(sequence, part)
 
     def _make_room(self, sequence: Sequence, length: int, *, gives_way: bool) -> bool:
-        """Takes blocks for `length` positions. `gives_way`: if necessary, from sequences of higher standing
-        or with stalled readers."""
+        """Takes blocks. `gives_way`: also from sequences of higher standing or with stalled readers."""
         while not self.cache.grow(sequence, length):
             counts = running_counts(self.running)
             own = standing(sequence, counts)

@@ -2,29 +2,36 @@
 
 Takes options, a model, its checkpoint and its runner. Blocks in a folder belong to an identity: all that
 decides keys and values besides tokens and salts. Large files are hashed once, then known by size and time.
+What it costs to compute tokens and to restore blocks is measured before the memory is used.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from inference.engine import CheckpointError
-from inference.local.scheduling.step import Runner
-from inference.local.tiers.costs import measured
-from inference.local.tiers.packs import Packs, replacing
-from inference.local.tiers.tiers import BlockMemory, Tiers
+import numpy
+
+from inference.engine import CheckpointError, Sampling
+from inference.local.scheduling.step import Runner, StepPart
+from inference.local.tiers.packs import Packs, checksum
+from inference.local.tiers.tiers import BlockMemory, Costs, Tiers
 from inference.models.gpt_oss import GptOss
 from inference.models.weights import find_checkpoint
 from inference.options import EngineOptions
-from inference.paths import expanded_path
+from inference.paths import expanded_path, replacing
 
 LAYOUT = 2  # of packs and of the kernels' keys and values: raise it when the same tokens have other bytes
 HASHES = "weights.json"
+SAMPLE = 16  # blocks that are copied as a trial
+READ = 4 << 20  # bytes that are read: of few, a disk's delay would be the most
 
 
 def open_tiers(
@@ -36,8 +43,7 @@ def open_tiers(
     chunk: int,
     checkpoint: Path | None,
 ) -> Tiers | None:
-    """None if none was chosen. Raises `CheckpointError` if they cannot be used. A step of `chunk` tokens is
-    timed."""
+    """None if none was chosen. Times a step of `chunk` tokens. Raises `CheckpointError` for unusable ones."""
     if options.cache_dir is None and not options.cache_memory:
         return None
     if options.draft_head is not None:
@@ -89,3 +95,38 @@ def _hashes(files: Sequence[Path], memo: Path) -> list[str]:
             with replacing(memo) as written:
                 written.write(json.dumps(known | found).encode())
     return [str(facts[-1]) for facts in found.values()]
+
+
+def measured(runner: Runner, memory: BlockMemory, kinds: int, chunk: int, folder: Path | None) -> Costs:
+    """Seconds. `chunk`: tokens of a prompt in one step. It writes to the first blocks of each kind."""
+    count = max(1, min(SAMPLE, chunk // runner.block_size))
+    rows = memory.contents(0, range(1, count + 1))
+    began = time.perf_counter()
+    memory.fill(0, range(1, count + 1), numpy.array(rows))
+    in_memory = (time.perf_counter() - began) / rows.nbytes
+    disk = 0.0 if folder is None else _seconds_to_read(rows.tobytes(), folder)
+    token = min(_seconds_to_compute(runner, kinds, chunk) for _ in range(2)) / chunk  # the first one warms up
+    return Costs(token, disk + in_memory, in_memory)
+
+
+def _seconds_to_compute(runner: Runner, kinds: int, chunk: int) -> float:
+    tables: Sequence[Sequence[int]] = [range(1, -(-chunk // runner.block_size) + 1)] * kinds
+    picker = runner.picker(Sampling(temperature=0.0))
+    began = time.perf_counter()
+    runner.launch([StepPart(0, range(1, chunk + 1), 0, tables, 1, picker)]).outcomes()
+    return time.perf_counter() - began
+
+
+def _seconds_to_read(content: bytes, folder: Path) -> float:
+    """Of a byte, from the device itself, where the system can be made to forget what was written."""
+    content *= 1 + READ // len(content)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        file.seek(0)
+        began = time.perf_counter()
+        checksum(b"", file.read())
+        return (time.perf_counter() - began) / len(content)

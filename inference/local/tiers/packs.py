@@ -15,7 +15,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy
 
 from inference.engine import CheckpointError
+from inference.paths import replacing
 
 Key = tuple[int, bytes]  # the kind of layer and the block's name
 
@@ -214,17 +215,3 @@ def _packs(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
                 yield path, stat
             elif time.time() - stat.st_mtime > LEFT_OVER:  # of a server that was killed
                 path.unlink()
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Any]:
-    """A file for its user alone, which takes the path once it is whole."""
-    descriptor, new = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        os.replace(new, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(new)
-        raise

@@ -97,9 +97,7 @@ class Tiers:
         return in_memory * costs.memory_byte + on_disk * costs.disk_byte < tokens * costs.token
 
     def fetch(self, fetch: Fetch) -> None:
-        with self._changed:
-            self._fetches.append(fetch)
-            self._changed.notify()
+        self._add(self._fetches, fetch)
 
     def arrived(self) -> list[Fetch]:
         return [self._arrived.popleft() for _ in range(len(self._arrived))]
@@ -110,7 +108,7 @@ class Tiers:
 
     def keep(self, salt: str, places: Sequence[Place]) -> None:
         for at in range(0, len(places), AT_ONCE):
-            self._begin(partial(self._store, salt, places[at : at + AT_ONCE]))
+            self._add(self._jobs, partial(self._store, salt, places[at : at + AT_ONCE]))
 
     # Any thread ---------------------------------------------------------------------------------------
 
@@ -118,11 +116,11 @@ class Tiers:
         """Once what waits is written, the packs of these blocks are deleted after all others."""
         if self._packs is not None:
             keys = [(kind, name) for name in names for kind in range(len(self._tokens))]
-            self._begin(partial(self._packs.touch, keys, PINNED))
+            self._add(self._jobs, partial(self._packs.touch, keys, PINNED))
 
-    def _begin(self, job: Callable[[], None]) -> None:
+    def _add(self, queue: deque[Any], item: object) -> None:
         with self._changed:
-            self._jobs.append(job)
+            queue.append(item)
             self._changed.notify()
 
     def measures(self) -> dict[str, float]:

@@ -1,1 +1,1 @@
-"""Triton kernels: device code only. `fused`, `fused_sampling` and `expert_kernels` launch them."""
+"""Triton kernels: device code only. `fused`, `expert_kernels` and `scaled_products` launch them."""

@@ -1,6 +1,5 @@
 """The Agents SDK for Python: a tool loop, a stream, a typed answer, a handoff, over both APIs."""
 
-import asyncio
 import os
 
 from agents import (
@@ -13,7 +12,7 @@ from agents import (
     set_tracing_disabled,
 )
 from openai import AsyncOpenAI
-from shared import Place, get_weather, report
+from shared import Place, get_weather, report_awaited
 
 set_tracing_disabled(True)
 
@@ -44,10 +43,4 @@ async def results_of(model_class: type) -> dict[str, object]:
     }
 
 
-async def main() -> None:
-    report(
-        responses=await results_of(OpenAIResponsesModel), chat=await results_of(OpenAIChatCompletionsModel)
-    )
-
-
-asyncio.run(main())
+report_awaited(responses=results_of(OpenAIResponsesModel), chat=results_of(OpenAIChatCompletionsModel))

@@ -1,16 +1,15 @@
 """instructor: typed answers in each of its modes, a repaired answer, partial objects of a stream."""
 
-import json
 import os
 
 import instructor
 from openai import OpenAI
-from pydantic import BaseModel, field_validator
+from pydantic import field_validator
+from shared import Place as AnyPlace
+from shared import report
 
 
-class Place(BaseModel):
-    city: str
-
+class Place(AnyPlace):
     @field_validator("city")
     @classmethod
     def known(cls, city: str) -> str:
@@ -30,4 +29,4 @@ for mode in ("JSON_SCHEMA", "JSON", "TOOLS", "TOOLS_STRICT", "RESPONSES_TOOLS"):
 client = instructor.from_openai(OpenAI(base_url=os.environ["BASE_URL"], api_key="any"))
 stream = client.create_partial(model="scripted", messages=QUESTION, response_model=Place)
 results["partial"] = [place.city for place in stream][-1]
-print(json.dumps(results))
+report(**results)

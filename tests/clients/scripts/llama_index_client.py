@@ -1,12 +1,11 @@
 """LlamaIndex over both APIs: an agent with a tool, a stream, a typed answer."""
 
-import asyncio
 import os
 
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.llms import ChatMessage
 from llama_index.llms.openai_like import OpenAILike, OpenAILikeResponses
-from shared import Place, get_weather, report
+from shared import Place, get_weather, report_awaited
 
 
 async def results_of(model_class: type) -> dict[str, object]:
@@ -20,8 +19,4 @@ async def results_of(model_class: type) -> dict[str, object]:
     return {"whole": str(whole), "streamed": streamed, "typed": typed.raw.city}
 
 
-async def main() -> None:
-    report(chat=await results_of(OpenAILike), responses=await results_of(OpenAILikeResponses))
-
-
-asyncio.run(main())
+report_awaited(chat=results_of(OpenAILike), responses=results_of(OpenAILikeResponses))

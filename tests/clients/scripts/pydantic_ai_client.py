@@ -1,6 +1,5 @@
 """pydantic-ai over three APIs: tools, a typed answer, a stream, a second turn with its own history."""
 
-import asyncio
 import os
 
 from pydantic_ai import Agent
@@ -9,7 +8,7 @@ from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
-from shared import Place, get_weather, report
+from shared import Place, get_weather, report_awaited
 
 URL = os.environ["BASE_URL"]
 OPENAI = OpenAIProvider(base_url=URL, api_key="any")
@@ -26,12 +25,8 @@ async def results_of(model: Model) -> dict[str, object]:
     return {"whole": whole.output, "again": again.output, "streamed": streamed, "typed": typed.output.city}
 
 
-async def main() -> None:
-    report(
-        responses=await results_of(OpenAIResponsesModel("scripted", provider=OPENAI)),
-        chat=await results_of(OpenAIChatModel("scripted", provider=OPENAI)),
-        messages=await results_of(AnthropicModel("scripted", provider=ANTHROPIC)),
-    )
-
-
-asyncio.run(main())
+report_awaited(
+    responses=results_of(OpenAIResponsesModel("scripted", provider=OPENAI)),
+    chat=results_of(OpenAIChatModel("scripted", provider=OPENAI)),
+    messages=results_of(AnthropicModel("scripted", provider=ANTHROPIC)),
+)

@@ -1,9 +1,8 @@
 """Strands over both APIs: an agent with a tool, its stream, a typed answer."""
 
-import asyncio
 import os
 
-from shared import Place, get_weather, report
+from shared import Place, get_weather, report_awaited
 from strands import Agent, tool
 from strands.models.openai import OpenAIModel
 from strands.models.openai_responses import OpenAIResponsesModel
@@ -24,8 +23,4 @@ async def results_of(model_class: type) -> dict[str, object]:
     }
 
 
-async def main() -> None:
-    report(chat=await results_of(OpenAIModel), responses=await results_of(OpenAIResponsesModel))
-
-
-asyncio.run(main())
+report_awaited(chat=results_of(OpenAIModel), responses=results_of(OpenAIResponsesModel))

@@ -72,17 +72,30 @@ def run(
     return done
 
 
-def abort_in_mid_stream(engine: Any, arguments: Sequence[str], folder: Path, env: dict[str, str]) -> None:
+class Agent:
+    """A coding agent with a home and a project of its own."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.path = command(name)
+        self.home, self.project = folder / "home", folder / "project"
+        for path in (self.home, self.project):
+            path.mkdir(exist_ok=True)
+
+
+def abort_in_mid_stream(agent: Callable[[Path, str], Any], folder: Path) -> None:
     """Starts a client, interrupts it while the engine generates, and waits until the engine is free."""
+    engine = scripted("<|channel|>final<|message|>" + "word " * 20_000, tokens_per_second=50)
     quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    process = subprocess.Popen(arguments, cwd=folder, env=env, **quiet)
-    try:
-        wait_until(lambda: engine.active == 1, "the client sends no request")
-        process.send_signal(signal.SIGINT)
-        wait_until(lambda: engine.active == 0, "the turn continues without a client")
-    finally:
-        process.kill()
-        process.wait()
+    with serving(engine) as url:
+        client = agent(folder, url)
+        process = subprocess.Popen(client.arguments("Talk"), cwd=client.project, env=client.env, **quiet)
+        try:
+            wait_until(lambda: engine.active == 1, "the client sends no request")
+            process.send_signal(signal.SIGINT)
+            wait_until(lambda: engine.active == 0, "the turn continues without a client")
+        finally:
+            process.kill()
+            process.wait()
 
 
 def run_script(name: str, folder: Path, url: str, environment: str = "python") -> Any:
@@ -173,12 +186,14 @@ def check_answer(exchange: Exchange) -> None:
         check_events([event for event in exchange.events if event["type"] != "ping"])
     else:
         assert exchange.got.endswith(b"data: [DONE]\n\n")
-        assert {event["object"] for event in exchange.events} == {"chat.completion.chunk"}
+        kind = "chat.completion.chunk" if "chat" in exchange.path else "text_completion"
+        assert {event["object"] for event in exchange.events} == {kind}
     assert b"<|" not in exchange.got, "Harmony markup in an answer"
 
 
 @contextmanager
 def recorded(engine: Any, settings: Settings | None = None) -> Iterator[tuple[str, Recorder]]:
+    """A server's URL, and all that passes; what has passed at the end is checked."""
     recorder = Recorder()
 
     def wrap(app: ASGIApp) -> Recorder:
@@ -187,16 +202,15 @@ def recorded(engine: Any, settings: Settings | None = None) -> Iterator[tuple[st
 
     with serving(engine, settings, wrap=wrap) as url:
         yield url, recorder
+    recorder.check()
 
 
 def run_with(
     name: str, turns: Sequence[object], folder: Path, environment: str = "python", **settings: Any
 ) -> tuple[Any, Recorder]:
-    """Runs a script against scripted turns, checks every exchange, and returns the results and exchanges."""
+    """Runs a script against scripted turns, and returns the results and exchanges."""
     with recorded(scripted(*turns, loop=False), Settings(**settings)) as (url, recorder):
-        results = run_script(name, folder, url, environment)
-    recorder.check()
-    return results, recorder
+        return run_script(name, folder, url, environment), recorder
 
 
 def _interpreter(name: str, folder: Path, environment: str) -> str:

@@ -33,6 +33,14 @@ def of_program(pid: int, name: str) -> list[int]:
     return [each for each, line in words.items() if name in map(os.path.basename, line[:2])]
 
 
+def is_gone(pid: int) -> bool:
+    """A zombie is, too: its parent may be slow to notice."""
+    try:
+        return (Path(f"/proc/{pid}") / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 def seconds_of_one(pid: int) -> float:
     """That a process has used so far without its children, in user and system mode."""
     return _seconds(Path(f"/proc/{pid}"))

@@ -18,6 +18,7 @@ from inference.local.scheduling.prefix_cache import PrefixCache
 from inference.local.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.local.scheduling.sequence import Sequence
 from inference.local.scheduling.step import PENDING, Outcome, Runner, Sampled, StepPart
+from inference.models.gpt_oss import GptOss
 from inference.outbox import Outbox
 
 Place = tuple[int, int]  # hash of the tokens up to here, and up to the place before
@@ -222,6 +223,21 @@ class Driven:
                     client.read()
                 return
         raise AssertionError(f"{self.loop.active} sequences never end")
+
+
+def alone(model: GptOss, prompt: list[int], count: int) -> list[int]:
+    """What a model answers to one prompt alone, greedily: the oracle for batches."""
+    cache, last, found = model.new_cache(), prompt, []
+    for _ in range(count):
+        last = [int(model.all_logits(last, cache)[-1].argmax())]
+        found += last
+    return found
+
+
+def check_each_as_alone(engine: Driven, model: GptOss) -> None:
+    for client in engine.clients:
+        assert client.end is Finish.LENGTH
+        assert client.tokens == alone(model, client.prompt, client.limit)
 
 
 def tight_blocks(

@@ -33,17 +33,17 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime.jit import JITFunction
 
+from inference.config import SHAPES
 from inference.drafting.head import DraftHead
 from inference.local.cuda.guesser import MORE_ROWS, CudaGuesser, DraftShape
 from inference.local.cuda.inputs import Tables
 from inference.models.gpt_oss import GptOss
 from inference.models.weights import Weights
-from inference.ops import expert_kernels, fused, fused_sampling
+from inference.ops import expert_kernels, fused
 from inference.ops.packing import PackedRows
 from inference.ops.pages import Pages
 from inference.ops.sampling import Picking
 from inference.ops.scaled import FP8, Rows, ScaledRows
-from inference.shapes import SHAPES
 from tests.doubles.inference.full_size import BLOCK, EPS, HEADS, HIDDEN, KV_HEADS, SIZE, VOCABULARY
 from tests.doubles.inference.walking import head_shape, random_draft_weights
 
@@ -338,7 +338,7 @@ def run_sample(rows: int, extras: bool) -> None:
     masks = of(rows, VOCABULARY // 8, dtype=torch.uint8)
     more = (floats(VOCABULARY), seen, masks, seen) if extras else (None,) * 4
     picking = Picking(floats(), seen, floats(), floats(), of(rows, dtype=torch.float64), *more)
-    fused_sampling.sample(floats(VOCABULARY), picking)
+    fused.sample(floats(VOCABULARY), picking)
 
 
 class OnTheDevice(TorchDispatchMode):

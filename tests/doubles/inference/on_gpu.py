@@ -8,8 +8,6 @@ from inference.local import engine as engines
 from inference.local.cuda.recordings import Recordings
 from inference.local.cuda.runner import CudaRunner
 
-BLOCK_SIZE = 16
-
 
 def run_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, *, padded: bool) -> None:
     """Makes `engine` run steps as on a GPU, but without recording any; `padded` pads them as recorded ones
@@ -29,6 +27,5 @@ def run_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, *, padded: bool) -> None:
 
     monkeypatch.setattr(engines, "SchedulerLimits", limits_on_gpu)
     monkeypatch.setattr(engines, "_runner", runner)
-    monkeypatch.setattr(engines, "_block_size", lambda on_gpu: BLOCK_SIZE)
     if padded:
         monkeypatch.setattr(Recordings, "replay", lambda self, numbers, shape: self._compute(numbers, shape))

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from inference.config import ModelConfig, RopeConfig
-from inference.models.layouts import MXFP4_BLOCK, check_block_sizes
+from inference.models.layouts import _NAMES, MXFP4_BLOCK, check_block_sizes
 from inference.ops.reference import dequantise_mxfp4
 
 Layout = Literal["hf", "original"]
@@ -102,29 +102,12 @@ class _Draw:
             yield name, dequantise_mxfp4(blocks, scales, torch.bfloat16)
 
 
-_ENDS = {
-    "embedding.weight": "model.embed_tokens.weight",
-    "norm.scale": "model.norm.weight",
-    "unembedding.weight": "lm_head.weight",
-}
-_IN_LAYER = {
-    "attn.norm.scale": "input_layernorm.weight",
-    "attn.sinks": "self_attn.sinks",
-    "attn.out.weight": "self_attn.o_proj.weight",
-    "attn.out.bias": "self_attn.o_proj.bias",
-    "mlp.norm.scale": "post_attention_layernorm.weight",
-    "mlp.gate.weight": "mlp.router.weight",
-    "mlp.gate.bias": "mlp.router.bias",
-}
-_OF_EXPERTS = {"weight": "", "weight.blocks": "_blocks", "weight.scales": "_scales", "bias": "_bias"}
-for _number, _product in ((1, "gate_up_proj"), (2, "down_proj")):
-    for _theirs, _own in _OF_EXPERTS.items():
-        _IN_LAYER[f"mlp.mlp{_number}_{_theirs}"] = f"mlp.experts.{_product}{_own}"
+_THEIRS = dict(_NAMES.values())  # transformers reads them too (tests/inference/models/test_numerics)
 
 
 def _hugging_face(name: str, tensor: Tensor, config: ModelConfig) -> Iterator[tuple[str, Tensor]]:
-    if name in _ENDS:
-        yield _ENDS[name], tensor
+    if name in _THEIRS:
+        yield _THEIRS[name], tensor
         return
     _, layer, inner = name.split(".", 2)
     prefix = f"model.layers.{layer}."
@@ -134,9 +117,15 @@ def _hugging_face(name: str, tensor: Tensor, config: ModelConfig) -> Iterator[tu
         for part, rows in zip("qkv", parts, strict=True):
             yield f"{prefix}self_attn.{part}_proj.{inner.removeprefix('attn.qkv.')}", rows.contiguous()
     elif inner in ("mlp.mlp1_weight", "mlp.mlp2_weight"):
-        yield prefix + _IN_LAYER[inner], tensor.transpose(1, 2).contiguous()
+        yield prefix + _THEIRS[inner], tensor.transpose(1, 2).contiguous()
+    elif inner.startswith("mlp.mlp"):
+        product, _, kind = inner.replace("_bias", "_weight.bias").rpartition(".")
+        yield f"{prefix}{_THEIRS[product]}_{kind}", tensor
+    elif inner in _THEIRS:
+        yield prefix + _THEIRS[inner], tensor
     else:
-        yield prefix + _IN_LAYER[inner], tensor
+        part, _, kind = inner.rpartition(".")
+        yield f"{prefix}{_THEIRS[part]}.{kind}", tensor
 
 
 def _save(path: Path, named: dict[str, Tensor], shards: int) -> None:

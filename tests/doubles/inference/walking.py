@@ -115,7 +115,6 @@ def random_draft_weights(config: DraftConfig, model: GptOss) -> DraftWeights:
         return torch.ones(config.hidden, device=model.device)
 
     hidden, wide = config.hidden, config.heads * config.head_dim
-    assert config.draft_vocab is not None
     given: dict[str, Any] = {
         "fc": rows(hidden, 3 * config.target_hidden), "state_norms": (),
         **{name: norm() for name in ("token_norm", "feature_norm", "mlp_norm", "norm")},

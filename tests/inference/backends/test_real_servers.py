@@ -82,9 +82,14 @@ async def builtin() -> AsyncIterator[Engine]:
     await engine.close()
 
 
-async def parting(
-    encoding: Encoding, question: str, prompt: list[int], engines: Sequence[Engine]
-) -> Parting | None:
+def prompt_of(encoding: Encoding, question: str) -> list[int]:
+    return encoding.encode_special(
+        f"<|start|>user<|message|>{question}<|end|><|start|>assistant<|channel|>final<|message|>"
+    )
+
+
+async def parting(encoding: Encoding, question: str, engines: Sequence[Engine]) -> Parting | None:
+    prompt = prompt_of(encoding, question)
     own, other = [
         (await generated(each, Sampling(temperature=0.0, max_tokens=TOKENS), prompt)).tokens
         for each in engines
@@ -117,9 +122,8 @@ class GreedyContract:
         turns = asyncio.Semaphore(TOGETHER)
 
         async def compared(question: str) -> Parting | None:
-            text = f"<|start|>user<|message|>{question}<|end|><|start|>assistant<|channel|>final<|message|>"
             async with turns:
-                return await parting(encoding, question, encoding.encode_special(text), (builtin, engine))
+                return await parting(encoding, question, (builtin, engine))
 
         found = [each for each in await asyncio.gather(*map(compared, QUESTIONS)) if each]
         same = len(QUESTIONS) - len(found)
@@ -134,22 +138,26 @@ class GreedyContract:
         assert same >= LEAST * len(QUESTIONS)
 
 
+class RealContract(EngineContract, SpelledContract):
+    kind: str
+    key: str | None = None
+
+    @pytest.fixture
+    async def engine(self, url: str) -> AsyncIterator[Engine]:
+        engine = await loaded(f"{self.kind}:{url}", self.key)
+        yield engine
+        await engine.close()
+
+
 @pytest.mark.skipif(VLLM is None, reason="no vLLM: set VLLM to the path of its program")
-class TestVllm(EngineContract, SpelledContract, GreedyContract):
-    widest = 0.05
+class TestVllm(RealContract, GreedyContract):
+    kind, widest = "vllm", 0.05
 
     @pytest.fixture(scope="class")
     @classmethod
     def url(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-        assert VLLM is not None
         with vllm_server(VLLM, write_folder(tiny.checkpoint(), tmp_path_factory.mktemp("folder"))) as url:
             yield url
-
-    @pytest.fixture
-    async def engine(self, url: str) -> AsyncIterator[Engine]:
-        engine = await loaded(f"vllm:{url}")
-        yield engine
-        await engine.close()
 
     async def test_an_abandoned_generation_ends_on_the_server(self, engine: Engine, url: str) -> None:
         def running() -> float:
@@ -159,14 +167,13 @@ class TestVllm(EngineContract, SpelledContract, GreedyContract):
 
 
 @pytest.mark.skipif(not SGLANG, reason="no SGLang: set SGLANG_URL to the address of one that runs")
-class TestSglang(EngineContract, SpelledContract):
+class TestSglang(RealContract):
+    kind, key = "sglang", SGLANG_KEY
     any_bytes = True  # its model may be of random weights
 
     @pytest.fixture
-    async def engine(self) -> AsyncIterator[Engine]:
-        engine = await loaded(f"sglang:{SGLANG}", SGLANG_KEY)
-        yield engine
-        await engine.close()
+    def url(self) -> str:
+        return SGLANG
 
     async def test_an_abandoned_generation_ends_on_the_server(self, engine: Engine) -> None:
         def running() -> int:
@@ -176,29 +183,16 @@ class TestSglang(EngineContract, SpelledContract):
         await check_abandoned_ends(engine, running)
 
 
-def prompt_of(encoding: Encoding, question: str) -> list[int]:
-    return encoding.encode_special(
-        f"<|start|>user<|message|>{question}<|end|><|start|>assistant<|channel|>final<|message|>"
-    )
-
-
 @needs_llama
-class TestLlama(EngineContract, SpelledContract, GreedyContract):
-    widest = 0.5  # it rounds activations to 8 bits where weights have 4
+class TestLlama(RealContract, GreedyContract):
+    kind, widest = "llama", 0.5  # it rounds activations to 8 bits where weights have 4
 
     @pytest.fixture(scope="class")
     @classmethod
     def url(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-        assert LLAMA is not None
         model = exported(tiny.checkpoint(), tmp_path_factory.mktemp("gguf") / "tiny.gguf")
         with llama_server(LLAMA, model, "--slots") as (url, _):
             yield url
-
-    @pytest.fixture
-    async def engine(self, url: str) -> AsyncIterator[Engine]:
-        engine = await loaded(f"llama:{url}")
-        yield engine
-        await engine.close()
 
     async def test_half_characters_arrive_as_they_were_sampled(self, engine: Engine) -> None:
         """A bias makes the model write ids that the stream never shows."""
@@ -242,7 +236,6 @@ class TestLlama(EngineContract, SpelledContract, GreedyContract):
 @needs_llama
 async def test_generations_survive_the_death_of_their_server(encoding: Encoding, tmp_path: Path) -> None:
     """One of two servers is killed under 50 streams: all texts are those of undisturbed ones."""
-    assert LLAMA is not None
     model = exported(tiny.checkpoint(), tmp_path / "tiny.gguf")
     prompts = [prompt_of(encoding, f"Count from {number}.") for number in range(50)]
     sampling = Sampling(temperature=0.0, max_tokens=48)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,18 @@ import inference
 from gpt_oss_server.harmony.encoding import Encoding
 from inference.backends import script_file
 from inference.backends.callable_engine import CallableEngine
+from inference.backends.script_file import Script, ScriptedTurn
 from inference.backends.scripted import TOKENS_PER_STEP, ScriptedEngine
-from inference.engine import CheckpointError, EngineClosed, EngineFailed, Finish, ModelNotFound, Sampling
-from tests.contracts.engine_contract import GREEDY, generated
+from inference.engine import (
+    CheckpointError,
+    Engine,
+    EngineClosed,
+    EngineFailed,
+    Finish,
+    ModelNotFound,
+    Sampling,
+)
+from tests.contracts.engine_contract import GREEDY, EngineContract, generated
 
 pytestmark = pytest.mark.anyio
 RETURN = 200002
@@ -277,3 +287,23 @@ async def test_a_stop_id_is_sampled_past_where_it_may_not_end(fields: dict[str, 
     sampling = Sampling(max_tokens=20, stop_token_ids=frozenset({7}), **fields)
     made = await generated(engine, sampling)
     assert made.tokens == (7,) * count
+
+
+def next_of(tokens: list[int], temperature: float, new_request: bool) -> int:
+    return (sum(tokens) * 31 + len(tokens)) % 5000
+
+
+SCRIPT = Script(turns=(ScriptedTurn(tokens=tuple(range(1000, 1060))),))
+IN_LOOP: dict[str, Callable[[], Engine]] = {
+    "scripted": lambda: ScriptedEngine(SCRIPT),
+    "at a rate": lambda: ScriptedEngine(replace(SCRIPT, tokens_per_second=5000.0), context=200),
+    "callable": lambda: CallableEngine(next_of, context_length=5000),
+}
+
+
+class TestOthers(EngineContract):
+    @pytest.fixture(params=IN_LOOP)
+    async def engine(self, request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
+        engine = IN_LOOP[request.param]()
+        yield engine
+        await engine.close()

@@ -22,8 +22,7 @@ from inference.local.scheduling import drafts
 from inference.local.scheduling.scheduler import SchedulerLimits
 from inference.local.scheduling.step import Flight, Runner, StepPart, right_drafts
 from inference.models.gpt_oss import GptOss, HiddenStates, load_model
-from tests.doubles.inference.alone import check_each_as_alone
-from tests.doubles.inference.driven import Driven, Prompts, tight_blocks
+from tests.doubles.inference.driven import Driven, Prompts, check_each_as_alone, tight_blocks
 from tests.doubles.inference.heads import (
     changed_layer,
     llama_config,
@@ -152,6 +151,7 @@ class PlainHead:
 
 CPU = torch.device("cpu")
 CONTEXT, SIZE = 120, 8
+GREEDY = Sampling(temperature=0.0)
 CHUNKS = {"max_waiting": 1000, "chunk": 16, "shared_chunk": 9, "least_chunk": 3, "by_head": True}
 HEADS = {
     "speculators": speculators_config,
@@ -211,6 +211,16 @@ def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
+def run(engine: Driven, draw: random.Random, requests: int, turns: int, lengths: list[int]) -> None:
+    """So many turns after each request, and at last as many as are needed."""
+    prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
+    for _ in range(requests):
+        engine.request(prompts.next(), draw.choice(lengths), GREEDY)
+        for _ in range(turns):
+            engine.turn()
+    engine.finish()
+
+
 @pytest.mark.parametrize(("on", "kind"), pairs(["cpu", "padded"], HEADS), indirect=["on"])
 async def test_guesses_are_those_of_the_whole_text_and_change_no_token(
     model: GptOss, tmp_path: Path, kind: str, on: str, monkeypatch: pytest.MonkeyPatch
@@ -226,13 +236,7 @@ async def test_guesses_are_those_of_the_whole_text_and_change_no_token(
     blocks = tight_blocks(kinds, limits, context=CONTEXT, size=SIZE, spare=spare)
     runner = Checked(runner_of(on, model, blocks, head, limits), PlainHead(raw, tensors, model))
     engine = runner.engine = Driven(runner, model.config.windows, blocks, limits)
-    prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
-    for turn in range(32):
-        if turn % 4 == 0:
-            engine.request(prompts.next(), draw.choice([2, 12, 12]), Sampling(temperature=0.0))
-        else:
-            engine.turn()
-    engine.finish()
+    run(engine, draw, 8, 3, [2, 12, 12])
     check_each_as_alone(engine, model)
     assert engine.cache.used == 0
     assert runner.compared > 15
@@ -257,15 +261,9 @@ async def test_guesses_that_are_often_right_change_no_token(
     blocks = [40 if window else 18 for window in model.config.windows]
     runner = runner_of(on, model, blocks, head, limits)
     engine = Driven(runner, model.config.windows, blocks, limits)
-    prompts = Prompts(draw, CONTEXT // 2, vocabulary=500)
     for first in range(6):  # more than the blocks hold
-        engine.request([first] * 20, 40, Sampling(temperature=0.0))
-    for turn in range(42):
-        if turn % 3 == 0:
-            engine.request(prompts.next(), draw.choice([1, 2, 30, 40]), Sampling(temperature=0.0))
-        else:
-            engine.turn()
-    engine.finish()
+        engine.request([first] * 20, 40, GREEDY)
+    run(engine, draw, 14, 2, [1, 2, 30, 40])
     check_each_as_alone(engine, model)
     counts = engine.scheduler.counts
     assert counts.preemptions > 0

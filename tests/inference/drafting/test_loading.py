@@ -28,11 +28,6 @@ STATES, ROPE = "eagle_aux_hidden_state_layer_ids", "rope_parameters"
 EAGLE = {"speculators_model_type": "eagle3"}
 
 
-@pytest.fixture(scope="module")
-def model(checkpoint: Path) -> GptOss:
-    return load_model(checkpoint, device=CPU)
-
-
 def error_of(model: GptOss, folder: Path | str) -> str:
     with pytest.raises(CheckpointError) as caught:
         load_draft_head(str(folder), model)

@@ -21,8 +21,7 @@ from inference.local.torch_runner import TorchRunner
 from inference.models.gpt_oss import GptOss, load_model
 from inference.options import EngineOptions
 from tests.contracts.engine_contract import GREEDY, becomes_idle, generated
-from tests.doubles.inference.alone import check_each_as_alone
-from tests.doubles.inference.driven import Driven, Prompts, tight_blocks
+from tests.doubles.inference.driven import Driven, Prompts, check_each_as_alone, tight_blocks
 from tests.doubles.inference.random_checkpoint import write_random_checkpoint
 
 CPU = torch.device("cpu")

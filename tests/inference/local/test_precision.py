@@ -9,6 +9,7 @@ import inference
 from inference.bench import roofline
 from inference.bench.divergence import divergence, sampled
 from inference.bench.measure import stored_widths
+from inference.config import SHAPES
 from inference.engine import CheckpointError, EngineInfo, Sampling
 from inference.local.cuda.runner import CudaRunner
 from inference.local.engine import describe, load_local, start_engine
@@ -18,9 +19,8 @@ from inference.models.gpt_oss import GptOss, load_model
 from inference.models.random_weights import random_model
 from inference.ops.scaled import FP8
 from inference.options import EngineOptions, Precision
-from inference.shapes import SHAPES
 from tests.contracts.engine_contract import generated
-from tests.doubles.inference.alone import alone
+from tests.doubles.inference.driven import alone
 
 CPU = torch.device("cpu")
 BOTH = Precision(weights="fp8", kv="fp8")
@@ -29,12 +29,7 @@ PROMPT = [at * 31 % 500 for at in range(40)]
 
 
 @pytest.fixture(scope="module")
-def plain(checkpoint: Path) -> GptOss:
-    return load_model(checkpoint, device=CPU)
-
-
-@pytest.fixture(scope="module")
-def model(checkpoint: Path) -> GptOss:
+def fp8(checkpoint: Path) -> GptOss:
     return load_model(checkpoint, device=CPU, precision=BOTH)
 
 
@@ -56,8 +51,8 @@ def test_without_kernels_fp8_is_refused_before_anything_is_loaded(
         inference.load("random:tiny", options=options)
 
 
-async def test_the_engine_samples_the_tokens_of_the_model_alone(model: GptOss, plain: GptOss) -> None:
-    for each in (model, plain):
+async def test_the_engine_samples_the_tokens_of_the_model_alone(fp8: GptOss, model: GptOss) -> None:
+    for each in (fp8, model):
         info = EngineInfo(name="m", context_length=1024, vocab_size=500)
         engine = start_engine(each, info, EngineOptions())
         tokens = (await generated(engine, GREEDY, PROMPT)).tokens
@@ -65,29 +60,28 @@ async def test_the_engine_samples_the_tokens_of_the_model_alone(model: GptOss, p
         assert list(tokens) == alone(each, PROMPT, 30)
 
 
-def test_the_runner_of_a_gpu_samples_the_same_tokens(model: GptOss) -> None:
-    runner = CudaRunner(model, [20] * len(model.config.windows), 2, 16, graphs=False)
+def test_the_runner_of_a_gpu_samples_the_same_tokens(fp8: GptOss) -> None:
+    runner = CudaRunner(fp8, [20] * len(fp8.config.windows), 2, 16, graphs=False)
     picker = runner.picker(GREEDY)
-    tables = [list(range(1, 8))] * len(model.config.windows)
+    tables = [list(range(1, 8))] * len(fp8.config.windows)
     parts, found = StepPart(0, PROMPT, 0, tables, 1, picker), []
     for at in range(20):
         found.append(runner.launch([parts]).outcomes()[0].sampled[0].token)
         parts = StepPart(0, found[-1:], len(PROMPT) + at, tables, 1, picker)
-    assert found == alone(model, PROMPT, 20)
+    assert found == alone(fp8, PROMPT, 20)
 
 
-def test_keys_and_values_take_a_byte_each(model: GptOss, plain: GptOss) -> None:
-    assert model.new_cache().memory.layers[0][0].dtype == FP8
-    for own, other in zip(layer_kinds(model), layer_kinds(plain), strict=True):
+def test_keys_and_values_take_a_byte_each(fp8: GptOss, model: GptOss) -> None:
+    assert fp8.new_cache().memory.layers[0][0].dtype == FP8
+    for own, other in zip(layer_kinds(fp8), layer_kinds(model), strict=True):
         assert own.bytes_per_token * 4 == other.bytes_per_token
-    assert [each * 4 for each in model.new_cache().memory.block_bytes] == plain.new_cache().memory.block_bytes
+    assert [each * 4 for each in fp8.new_cache().memory.block_bytes] == model.new_cache().memory.block_bytes
 
 
-def test_the_description_states_what_is_in_fp8(model: GptOss, plain: GptOss) -> None:
-    assert "FP8" not in describe(plain, "plain").description
-    assert model.rounding is not None
-    stated = describe(model, "model").description
-    assert f"error of the weights {model.rounding:.2%})" in stated
+def test_the_description_states_what_is_in_fp8(fp8: GptOss, model: GptOss) -> None:
+    assert "FP8" not in describe(model, "model").description
+    stated = describe(fp8, "fp8").description
+    assert f"error of the weights {fp8.rounding:.2%})" in stated
     assert stated.endswith(", keys and values in FP8.")
 
 
@@ -107,10 +101,10 @@ def test_the_divergence_is_zero_from_itself_and_small_from_fp8() -> None:
     assert sampled(plain, 2, 9) == sampled(plain, 2, 9)
 
 
-def test_the_roofline_counts_fp8_only_where_it_is_stored(model: GptOss) -> None:
+def test_the_roofline_counts_fp8_only_where_it_is_stored(fp8: GptOss) -> None:
     config = SHAPES["20b"]
     whole = roofline.decode_bytes(config, 1, 1024, roofline.Widths(2, 2, 2))
     weights = roofline.decode_bytes(config, 1, 1024, roofline.Widths(2, 1, 2))
     attention = 24 * 2880 * 64 * (80 + 64)
     assert whole - weights == attention + 201_088 * 2880
-    assert stored_widths(model) == roofline.Widths(4, 4, 1)  # on a CPU, the weights are the floats
+    assert stored_widths(fp8) == roofline.Widths(4, 4, 1)  # on a CPU, the weights are the floats

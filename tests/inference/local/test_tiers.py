@@ -1,20 +1,34 @@
-"""What lower tiers give back is what was computed, or nothing: over kills, damage, and too little room."""
+"""What lower tiers give back is what was computed, or nothing: over kills, damage, and too little room.
+The engine with a folder: restarts, costs, other weights, and what is refused.
+"""
 
 import logging
 import os
 import random
+import shutil
 import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from inference.engine import EngineFailed, Sampling
+import inference
+from inference.config import ModelConfig
+from inference.engine import CheckpointError, EngineFailed, Sampling, TokenLogprob
+from inference.local.cuda.runner import CudaRunner
+from inference.local.engine import LocalEngine, load_local
 from inference.local.tiers import packs as packs_module
+from inference.local.tiers.opening import measured
 from inference.local.tiers.packs import delete_blocks_of
+from inference.local.torch_runner import TorchRunner
+from inference.models.gpt_oss import load_model
+from inference.options import EngineOptions
+from tests.contracts.engine_contract import GREEDY, generated
 from tests.doubles.inference.driven import Prompts, check, predicted
-from tests.doubles.inference.tiered import COMPUTING_PAYS, PLACE, SIZE, Tiered
+from tests.doubles.inference.random_checkpoint import write_random_checkpoint
+from tests.doubles.inference.tiered import COMPUTING_PAYS, PLACE, RESTORING_PAYS, SIZE, Tiered, all_stored
 from tests.doubles.random_tests.seeds import seeds
 
 SAMPLING = Sampling(temperature=0.0)
@@ -95,7 +109,6 @@ async def test_prompts_over_a_cache_that_is_too_small_and_damaged_get_the_same_a
         if (stored := files(tmp_path)) and draw.random() < 0.1:
             draw.choice(DAMAGES)(draw, draw.choice(stored))
         if draw.random() < 0.3:
-            assert engine.tiers._packs is not None
             engine.tiers._packs.refresh()
         if draw.random() < 0.3:  # its sequences end, then it is killed with copies that wait
             restored += _ended(engine)
@@ -103,7 +116,6 @@ async def test_prompts_over_a_cache_that_is_too_small_and_damaged_get_the_same_a
     restored += sum(map(_ended, engines))
     assert restored > 0
     packs = engines[0].tiers._packs
-    assert packs is not None
     packs.refresh()
     packs.trim()
     assert sum(path.stat().st_size for path in files(tmp_path)) <= sizes["disk"]
@@ -237,7 +249,6 @@ async def test_the_packs_used_longest_ago_go_first_and_pinned_ones_last(
     monkeypatch.setattr(packs_module.time, "time", lambda: now[0])
     engine = Tiered(tmp_path)
     packs = engine.tiers._packs
-    assert packs is not None
 
     def used(first: int) -> int:
         now[0] += 10
@@ -280,3 +291,91 @@ async def test_files_are_for_their_user_alone_and_hold_no_tokens(tmp_path: Path)
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
     [pack] = files(tmp_path / "new")
     assert (30_003).to_bytes(4, "little") not in pack.read_bytes()
+
+
+# --- the engine with a folder ------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _restoring_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These models compute a token faster than a busy disk may read it."""
+    monkeypatch.setattr("inference.local.tiers.opening.measured", lambda *_: RESTORING_PAYS)
+
+
+@pytest.mark.parametrize("cuda", [False, True])
+def test_the_costs_are_measured(checkpoint: Path, tmp_path: Path, cuda: bool) -> None:
+    model = load_model(checkpoint, device=torch.device("cpu"))
+    runner = CudaRunner(model, [9, 9], 2, 16) if cuda else TorchRunner(model, [9, 9], 16)
+    costs = measured(runner, runner.memory, 2, 32, tmp_path)
+    assert costs.token > 0
+    assert 0 < costs.memory_byte < costs.disk_byte
+    assert measured(runner, runner.memory, 2, 32, None).disk_byte > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def loaded(checkpoint: Path, folder: Path | None, **options: object) -> LocalEngine:
+    chosen = EngineOptions(
+        device="cpu", max_concurrent=2, cache_dir=None if folder is None else str(folder), **options
+    )  # type: ignore[arg-type]
+    return load_local(checkpoint, chosen, name="small")
+
+
+async def scored(engine: LocalEngine, prompt: list[int]) -> tuple[list[TokenLogprob], int]:
+    steps = (await generated(engine, replace(GREEDY, max_tokens=20, logprobs=20), prompt)).steps
+    return [score for step in steps for score in step.logprobs or ()], sum(
+        step.cached_tokens for step in steps
+    )
+
+
+async def test_a_restarted_engine_has_the_logits_of_an_uninterrupted_one_bit_for_bit(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    draw = random.Random(3)
+    prompt = [draw.randrange(500) for _ in range(611)]
+    uninterrupted = loaded(checkpoint, tmp_path / "cache")
+    first, _ = await scored(uninterrupted, prompt)
+    turn = [*prompt, *(score.token for score in first), *range(30)]
+    await all_stored(uninterrupted)
+    shutil.copytree(tmp_path / "cache", tmp_path / "killed")
+    wanted, cached = await scored(uninterrupted, turn)
+    restarted = loaded(checkpoint, tmp_path / "killed")
+    assert await scored(restarted, turn) == (wanted, cached)
+    measures = restarted.measures()
+    assert cached == measures["restored_from_disk"] == 624
+    assert measures["cache_read_bytes"] > 0
+    assert measures["cache_saved_seconds"] >= 0
+    for engine in (uninterrupted, restarted):
+        await engine.close()
+
+
+async def test_an_engine_that_ends_writes_what_waits(checkpoint: Path, tmp_path: Path) -> None:
+    engine = loaded(checkpoint, tmp_path)
+    await scored(engine, [1] * 500)
+    await engine.close()
+    engine = loaded(checkpoint, tmp_path)
+    assert (await scored(engine, [1] * 500))[1] == 496
+    await engine.close()
+
+
+async def test_other_weights_share_nothing(config: ModelConfig, checkpoint: Path, tmp_path: Path) -> None:
+    folder, moved = tmp_path / "cache", tmp_path / "moved"
+    other = write_random_checkpoint(tmp_path / "other", config, seed=4)
+    shutil.copytree(checkpoint, moved)
+    found = []
+    for each in (checkpoint, other, moved, other):
+        engine = loaded(each, folder)
+        found.append((await scored(engine, [1] * 100))[1])
+        await engine.close()
+    assert found == [0, 0, 96, 96]
+
+
+def test_what_cannot_be_cached_is_refused_with_a_sentence(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match=r"--cache-dir: .*/file cannot be used: .* Choose a folder"):
+        loaded(checkpoint, tmp_path / "file")
+    with pytest.raises(CheckpointError, match=r"--cache-dir: .* home"):
+        loaded(checkpoint, Path("~nobody-here/x"))
+    with pytest.raises(CheckpointError, match="needs the files of a checkpoint"):
+        inference.load("random:tiny", device="cpu", options=EngineOptions(cache_dir=str(tmp_path)))
+    with pytest.raises(CheckpointError, match="--cache-dir has no effect"):
+        inference.load("scripted:x", options=EngineOptions(cache_dir=str(tmp_path)))

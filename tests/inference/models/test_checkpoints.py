@@ -106,12 +106,6 @@ def test_mxfp4_needs_sizes_of_whole_blocks(tmp_path: Path, config: ModelConfig) 
         write_random_checkpoint(tmp_path, odd)
 
 
-def test_a_context_longer_than_the_models_is_refused(checkpoint: Path) -> None:
-    assert load_model(checkpoint, device=CPU, context=100).config.context_length == 100
-    with pytest.raises(CheckpointError, match=r"requested context is 2000 tokens; .* supports 1024"):
-        load_model(checkpoint, device=CPU, context=2000)
-
-
 @pytest.mark.parametrize("columns", [30, 40, 60, 200])
 def test_progress_fits_a_line_of_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_DRAWINGS", math.inf)  # drawn at its begin and its end

@@ -21,11 +21,6 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def model(checkpoint: Path) -> GptOss:
-    return load_model(checkpoint, device=CPU)
-
-
-@pytest.fixture(scope="module")
 def logits(model: GptOss) -> Tensor:
     return model.all_logits(PROMPT, model.new_cache())
 

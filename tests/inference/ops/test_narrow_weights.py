@@ -1,6 +1,8 @@
 """Weights in 16 bits and in FP8: what is lost, and the same products. test_products.py multiplies by FP8.
-Sampling on the device against the plain ops: the same distribution.
+Sampling by the plain ops and on the device: the same distribution.
 """
+
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -8,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from inference.engine import Sampling
-from inference.ops import fused_sampling
+from inference.ops import fused
 from inference.ops import sampling as plain
 from inference.ops.halves import HalfRows, are_halves, has_halves, linear
 from inference.ops.scaled import LARGEST, ScaledRows, rounding_error, scaled, squares
@@ -107,11 +109,15 @@ def picking(device: torch.device, rows: int, **fields: float | Tensor) -> plain.
     return plain.Picking(**found, **fields)  # type: ignore[arg-type]
 
 
-def sample(logits: Tensor, how: plain.Picking) -> list[int]:
-    return fused_sampling.sample(logits, how).tolist()
+Sample = Callable[[Tensor, plain.Picking], list[int]]
 
 
-def test_without_temperature_the_first_of_the_best_is_picked(device: torch.device) -> None:
+@pytest.fixture(params=[plain, fused], ids=["plain", "fused"])
+def sample(request: pytest.FixtureRequest) -> Sample:
+    return lambda logits, how: request.param.sample(logits, how).tolist()
+
+
+def test_without_temperature_the_first_of_the_best_is_picked(device: torch.device, sample: Sample) -> None:
     logits = Draw(1, device).rows(3, VOCABULARY).float()
     logits[1, 40] = logits[1, 200] = 9.0
     assert sample(logits, picking(device, 3, temperature=0.0)) == logits.argmax(1).tolist()
@@ -120,7 +126,7 @@ def test_without_temperature_the_first_of_the_best_is_picked(device: torch.devic
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the interpreter's numpy
 @pytest.mark.parametrize("broken", [float("nan"), float("inf"), float("-inf")])
-def test_a_row_that_is_not_finite_gives_no_token(device: torch.device, broken: float) -> None:
+def test_a_row_that_is_not_finite_gives_no_token(device: torch.device, sample: Sample, broken: float) -> None:
     logits = Draw(2, device).rows(2, VOCABULARY).float()
     logits[0, slice(None) if broken == float("-inf") else 77] = broken
     assert sample(logits, picking(device, 2))[0] == -1
@@ -135,7 +141,9 @@ RARE = [pytest.param(fields, marks=pytest.mark.proof) for fields in RARER]
 
 
 @pytest.mark.parametrize("fields", [*FIELDS, *RARE], ids=str)
-def test_tokens_have_the_plain_ops_probabilities(device: torch.device, fields: dict[str, float]) -> None:
+def test_tokens_have_their_probabilities(
+    device: torch.device, sample: Sample, fields: dict[str, float]
+) -> None:
     """With evenly spread points, each token's share is its probability, in any order of tokens."""
     rows = 16
     logits = (Draw(3, device).rows(1, 24, scale=2.0).float()).expand(rows, 24).contiguous()
@@ -147,7 +155,7 @@ def test_tokens_have_the_plain_ops_probabilities(device: torch.device, fields: d
     assert float((counts - weights).abs().max()) <= 1.01 / rows + 1e-6
 
 
-def test_a_large_vocabulary_is_drawn_from_in_chunks(device: torch.device) -> None:
+def test_a_large_vocabulary_is_drawn_from_in_chunks(device: torch.device, sample: Sample) -> None:
     logits = Draw(5, device).rows(1, 9000).float()
     weights = torch.softmax(logits[0].double(), 0).cumsum(0)
     for point in (0.0, 0.1, 0.43, 0.77, 0.999):
@@ -156,7 +164,7 @@ def test_a_large_vocabulary_is_drawn_from_in_chunks(device: torch.device) -> Non
         assert before - 1e-5 <= point <= float(weights[token]) + 1e-5
 
 
-def test_masks_and_adjustments_apply_only_to_their_rows(device: torch.device) -> None:
+def test_masks_adjustments_and_numbers_apply_only_to_their_rows(device: torch.device, sample: Sample) -> None:
     logits = Draw(6, device).rows(4, VOCABULARY).float()
     best = logits.argmax(1).tolist()
     masks = torch.zeros(2, -(-VOCABULARY // 8), dtype=torch.uint8)
@@ -166,11 +174,12 @@ def test_masks_and_adjustments_apply_only_to_their_rows(device: torch.device) ->
     mask_of, adjustment_of = torch.tensor([[-1, 1, 0, -1], [-1, -1, -1, 0]], dtype=torch.int32, device=device)
     masked: dict[str, Tensor] = {"masks": masks.to(device), "mask_of": mask_of}
     adjusted = {"adjustments": adjustments.to(device), "adjustment_of": adjustment_of}
-    found = sample(logits, picking(device, 4, temperature=0.0, **masked, **adjusted))
+    own = {"temperature": torch.tensor([0.0, 0.0, 0.0, 1.0]), "top_k": torch.tensor([0, 0, 0, 1])}
+    found = sample(logits, picking(device, 4, **own, **masked, **adjusted))
     assert found == [best[0], 10, -1, 123]
 
 
-def test_tokens_past_the_end_of_a_mask_are_forbidden(device: torch.device) -> None:
+def test_tokens_past_the_end_of_a_mask_are_forbidden(device: torch.device, sample: Sample) -> None:
     logits = torch.arange(40, dtype=torch.float32, device=device).view(1, 40)
     masks = torch.tensor([[255, 1]], dtype=torch.uint8, device=device)
     of = torch.zeros(1, dtype=torch.int32, device=device)

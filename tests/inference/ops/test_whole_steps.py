@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 import torch
 
+from inference.config import SHAPES
 from inference.drafting.loading import load_draft_head
 from inference.local.cuda.runner import CudaRunner
 from inference.models.gpt_oss import GptOss
 from inference.models.random_weights import RandomTensors, random_model
 from inference.models.weights import load_weights
-from inference.ops import fused, fused_sampling
+from inference.ops import fused
 from inference.ops.scaled import FP8, ScaledRows
 from inference.options import Precision
-from inference.shapes import SHAPES
-from tests.doubles.inference.alone import alone
 from tests.doubles.inference.drawn import relative_error
+from tests.doubles.inference.driven import alone
 from tests.doubles.inference.heads import changed_layer, speculators_config, write_head
 from tests.doubles.inference.walking import EACH, Answer, answers
 
@@ -95,9 +95,8 @@ def test_guesses_of_kernels_equal_those_of_plain_ops(
         monkeypatch.setattr(f"inference.{place}.has_halves", lambda device: False)
     monkeypatch.setattr("inference.models.weights.runs_kernels", lambda device: True)
     monkeypatch.setattr("inference.drafting.loading.runs_kernels", lambda device: True)
-    for room in ("models.gpt_oss", "drafting.head"):
+    for room in ("models.gpt_oss", "drafting.head", "local.cuda.picker"):
         monkeypatch.setattr(f"inference.{room}.ops_for", lambda device: fused)
-    monkeypatch.setattr("inference.local.cuda.picker.sampling_for", lambda device: fused_sampling)
     model = random_model(CONFIG, device, progress=False)
     assert isinstance(model._weights.head, torch.Tensor)
     rows = model._weights.head.t().contiguous()  # as it lies on a GPU

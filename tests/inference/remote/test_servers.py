@@ -1,5 +1,5 @@
 """Servers of one model: what arrives on a connection, which one serves, and what becomes of a generation
-whose server breaks.
+whose server breaks. Of several ranks, the second serves while the first cannot, whatever kind each is.
 """
 
 import asyncio
@@ -7,52 +7,28 @@ import gc
 import logging
 import ssl
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 import inference
-from inference.engine import CheckpointError, EngineBusy, EngineFailed
-from inference.remote.connection import parse_addresses
+from inference.engine import CheckpointError, EngineBusy, EngineFailed, ModelNotFound
+from inference.remote.connection import Received, parse_addresses
 from inference.remote.engine import RemoteEngine
-from inference.remote.received import Received
 from inference.remote.replicas import Replica, Replicas
 from tests.contracts.engine_contract import GREEDY, PROMPT, generated
 from tests.contracts.remote_contract import model_tokens
 from tests.doubles.engines.http_double import HttpDouble, Refusal
 from tests.doubles.engines.llama_double import LlamaDouble
 from tests.doubles.engines.sglang_double import SglangDouble
-from tests.doubles.engines.vllm_double import VllmDouble
+from tests.doubles.engines.vllm_double import END, VllmDouble
+from tests.doubles.engines.written import Written
 from tests.doubles.waiting import until
 
 pytestmark = pytest.mark.anyio
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@asynccontextmanager
-async def received_from(serve: Serve, patience: float = 30.0) -> AsyncIterator[Received]:
-    served = asyncio.Event()
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
-            await serve(reader, writer)
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-        served.set()
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    loop = asyncio.get_running_loop()
-    _, received = await loop.create_connection(lambda: Received(patience), "127.0.0.1", port)
-    try:
-        yield received
-    finally:
-        received.abort()
-        server.close()
-        await served.wait()
 
 
 async def test_one_whose_connection_fails_is_freed() -> None:
@@ -90,17 +66,22 @@ async def test_a_reader_that_does_not_read_slows_the_other_side_down() -> None:
             writer.write(b"y" * 100_000)
             await writer.drain()
             sent += 100_000
+        writer.close()
+        await writer.wait_closed()
 
-    async with received_from(serve) as received:
-        before = -1
-        while sent != before:
-            before = sent
-            await asyncio.sleep(0.2)
-        assert sent < 30_000_000, "the rest waits at the other side"
-        read = 0
-        while piece := await received.piece():
-            read += len(piece)
-        assert read == 40_000_000
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    loop, before, read = asyncio.get_running_loop(), -1, 0
+    _, received = await loop.create_connection(lambda: Received(30.0), "127.0.0.1", port)
+    while sent != before:
+        before = sent
+        await asyncio.sleep(0.2)
+    assert sent < 30_000_000, "the rest waits at the other side"
+    while piece := await received.piece():
+        read += len(piece)
+    assert read == 40_000_000
+    received.abort()
+    server.close()
 
 
 KINDS: dict[str, type[HttpDouble]] = {"llama": LlamaDouble, "vllm": VllmDouble, "sglang": SglangDouble}
@@ -330,3 +311,63 @@ def test_a_shared_beginning_is_no_conversation() -> None:
     first = replicas.choose([*shared, *[1] * 1024])
     first.running = 1
     assert replicas.choose([*shared, *[2] * 1024]) is not first
+
+
+@pytest.fixture
+async def ranked(probing: Log) -> AsyncIterator[list[HttpDouble]]:
+    """Of models with different names: one may stand in for another."""
+    async with AsyncExitStack() as stack:
+        both = [await stack.enter_async_context(double) for double in (VllmDouble(), LlamaDouble())]
+        both[1].name = "some/smaller"
+        yield both
+
+
+@pytest.fixture
+async def engine(ranked: list[HttpDouble]) -> AsyncIterator[RemoteEngine]:
+    engine = await asyncio.to_thread(inference.load, f"vllm:{ranked[0].url}|llama:{ranked[1].url}")
+    for double in ranked:
+        double.requests.clear()
+    yield engine
+    await engine.close()
+
+
+def bodies(double: HttpDouble) -> list[dict[str, Any]]:
+    """Of generations' requests, of which llama-server gets several where its stream hides a token."""
+    return [body for _, body in double.requests if body is not None and "stream" in body]
+
+
+async def test_the_first_serves_alone(engine: RemoteEngine, ranked: list[HttpDouble]) -> None:
+    await asyncio.gather(*(generated(engine) for _ in range(10)))
+    assert [len(bodies(double)) for double in ranked] == [10, 0]
+    assert engine.info.name == "model"
+    assert engine.info.description == f"vLLM at {ranked[0].url}; else llama-server at {ranked[1].url}"
+    assert "presence_penalty" not in engine.info.honours, "llama-server does not obey it"
+
+
+@pytest.mark.parametrize("cut", [0, 700])
+async def test_a_generation_continues_on_the_second_and_the_next_returns(
+    engine: RemoteEngine, ranked: list[HttpDouble], cut: int
+) -> None:
+    ranked[0].cut_after = cut
+    assert (await generated(engine)).tokens == model_tokens(40)
+    requests = bodies(ranked[1])
+    assert (len(requests[0]["prompt"]) > len(PROMPT)) == (cut > 0)
+    ranked[0].cut_after = None
+    await until(lambda: engine.measures()["replicas_ready"] == 2)
+    assert (await generated(engine)).tokens == model_tokens(40)
+    assert bodies(ranked[1]) == requests
+
+
+async def test_each_gets_the_grammar_in_its_own_notation(
+    engine: RemoteEngine, ranked: list[HttpDouble]
+) -> None:
+    ranked[0].cut_after = 0
+    await generated(engine, replace(GREEDY, continued=(3, 4), grammar=Written(END)))
+    first, second = (bodies(double)[0] for double in ranked)
+    assert first["structured_outputs"] == {"grammar": "xgrammar after [3, 4]"}
+    assert second["grammar"] == "gbnf after [3, 4]"
+
+
+def test_what_is_no_server_cannot_stand_in() -> None:
+    with pytest.raises(ModelNotFound, match="must be one, such as llama:URL, and not 'tiny'"):
+        inference.load("vllm:http://127.0.0.1:1|tiny")

@@ -26,6 +26,7 @@ from inference.started.machine import Machine, llama_sizes, parallel_cards
 from inference.started.programs import LLAMA, SGLANG, VLLM, command
 from tests.contracts.engine_contract import GREEDY, PROMPT, generated
 from tests.contracts.remote_contract import model_tokens
+from tests.doubles.engines.processor_time import is_gone
 from tests.doubles.engines.program import write_program
 from tests.doubles.waiting import until, until_found
 
@@ -64,20 +65,8 @@ def pids(tmp_path: Path) -> Callable[[], list[int]]:
     return lambda: [int(word) for word in (tmp_path / "pids").read_text().split()]
 
 
-def is_gone(pid: int) -> bool:
-    """A zombie is, too: its parent may be slow to notice."""
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 async def all_gone(pids: list[int]) -> None:
-    async def gone() -> bool:
-        await asyncio.sleep(0.02)
-        return all(map(is_gone, pids))
-
-    await until_found(gone, bool)
+    await until(lambda: all(map(is_gone, pids)))
 
 
 async def disturbed(engine: RemoteEngine, disturb: Callable[[], object]) -> tuple[int, ...]:
@@ -162,30 +151,19 @@ async def test_requests_wait_for_a_start_but_not_for_one_that_fails_again_and_ag
     assert (await generated(engine)).tokens == model_tokens(40)
 
 
-@pytest.mark.parametrize(
-    ("args", "sentence"),
-    [
-        (
-            "--ends --prints 'error: invalid argument: --wrong' --wrong 1",
-            "no flag --wrong: correct --engine-args",
-        ),
-        (
-            "--ends --prints 'error: invalid argument: --swa-full'",
-            r"no flag --swa-full: it is too old; update it\.",
-        ),
-        ("--ends --prints \"unknown model architecture: 'gpt-oss'\"", "too old for gpt-oss; update it"),
-        (
-            "--ends --prints 'failed to allocate buffer'",
-            "too little memory for it: choose a smaller --context",
-        ),
-        (
-            "--ends --prints 'one|two|three|four|five|six|seven'",
-            "code 1 before it could serve. Its last lines:\n  two\n",
-        ),
-        ("--hangs", "llama-server printed nothing for 3 s"),
-        ("'", "--engine-args .* cannot be read: No closing quotation"),
-    ],
-)
+ENDINGS = [
+    ("error: invalid argument: --wrong", "no flag --wrong: correct --engine-args"),
+    ("error: invalid argument: --swa-full", r"no flag --swa-full: it is too old; update it\."),
+    ("unknown model architecture: 'gpt-oss'", "too old for gpt-oss; update it"),
+    ("failed to allocate buffer", "too little memory for it: choose a smaller --context"),
+    ("one|two|three|four|five|six|seven", r"code 1 before it could serve\. Its last lines:\n  two\n"),
+]
+FAILURES = [(f'--ends --prints "{printed}" --wrong 1', sentence) for printed, sentence in ENDINGS]
+FAILURES += [("--hangs", "llama-server printed nothing for 3 s")]
+FAILURES += [("'", "--engine-args .* cannot be read: No closing quotation")]
+
+
+@pytest.mark.parametrize(("args", "sentence"), FAILURES)
 async def test_a_program_that_does_not_start_is_explained(
     load: Load, pids: Any, args: str, sentence: str
 ) -> None:
@@ -219,7 +197,6 @@ def spawned(words: list[str]) -> "subprocess.Popen[str]":
 async def test_nothing_is_left_when_the_server_is_killed(model: str, tmp_path: Path, pids: Any) -> None:
     words = [model, write_program(tmp_path), f"--pids {tmp_path / 'pids'}"]
     server = await asyncio.to_thread(spawned, words)
-    assert server.stdout is not None
     with server.stdout:
         assert await asyncio.to_thread(server.stdout.readline) == "loaded\n"
     server.kill()
@@ -277,10 +254,7 @@ def test_auto_chooses_by_the_card_and_by_what_is_installed(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (
-            {"engine": "llama", "kv_memory": 1},
-            "--kv-memory is for the built-in engine.* runs on llama-server",
-        ),
+        ({"engine": "llama", "kv_memory": 1}, "--kv-memory is for the built-in.* runs on llama-server"),
         ({"engine": "built-in", "engine_args": "-x"}, "--engine-args is for a program.*Add --engine"),
         ({"engine": "vllm", "engine_program": "/not/here"}, "--engine-program /not/here is no program"),
         ({"engine": "vllm"}, r"vLLM is not on the PATH.*Install it \(pip install vllm\)"),

@@ -21,7 +21,7 @@ from inference.options import EngineOptions
 from inference.started import process
 from tests.doubles.commands import run
 from tests.doubles.engines.live import OF_VLLM, exported, found_llama_server, found_vllm, write_folder
-from tests.doubles.engines.processor_time import of_program
+from tests.doubles.engines.processor_time import is_gone, of_program
 from tests.doubles.server_process import Served, serving
 
 pytestmark = pytest.mark.engines
@@ -88,18 +88,11 @@ def soon(holds: Callable[[], bool]) -> bool:
 
 
 def gone(pids: list[int]) -> bool:
-    return soon(lambda: not any(Path(f"/proc/{pid}").exists() and not _is_zombie(pid) for pid in pids))
+    return soon(lambda: all(map(is_gone, pids)))
 
 
 def says(server: Served, words: str) -> bool:
     return soon(lambda: any(words in line for line in server.lines))
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 @pytest.fixture(scope="module")

@@ -10,31 +10,25 @@ import random
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
 from inference.engine import EngineFailed, EngineInfo, Sampling, TokenLogprob
 from inference.local import engine as engines
+from inference.local.cuda.inputs import StepShape, decode_shape, holding, shapes_for
 from inference.local.cuda.recordings import Recordings
 from inference.local.cuda.runner import CudaRunner
-from inference.local.cuda.shapes import StepShape, decode_shape, holding, shapes_for
 from inference.local.engine import EngineOptions, LocalEngine
 from inference.local.scheduling.step import StepPart
-from inference.models.gpt_oss import GptOss, load_model
+from inference.models.gpt_oss import GptOss
 from tests.contracts.engine_contract import Generated, generated
 from tests.contracts.remote_contract import scores
-from tests.doubles.inference.alone import alone
+from tests.doubles.inference.driven import alone
 from tests.doubles.inference.on_gpu import run_as_on_a_gpu
 
 CPU = torch.device("cpu")
 INFO = EngineInfo(name="random", context_length=1024, vocab_size=500)
-
-
-@pytest.fixture(scope="module")
-def model(checkpoint: Path) -> GptOss:
-    return load_model(checkpoint, device=CPU)
 
 
 def plain(model: GptOss, **options: object) -> LocalEngine:

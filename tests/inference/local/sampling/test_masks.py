@@ -19,8 +19,7 @@ from torch import Tensor
 from inference.engine import EngineFailed, Finish, Sampling
 from inference.local.cuda.picker import CudaPicker, pick_rows
 from inference.local.engine import load_local
-from inference.local.sampling.masks import Masks
-from inference.local.sampling.sampler import Sampler
+from inference.local.sampling.sampler import Masks, Sampler
 from inference.options import EngineOptions
 from tests.contracts.engine_contract import generated
 from tests.doubles.engines.written import Recorded
@@ -111,7 +110,7 @@ async def test_an_engine_obeys_and_a_grammar_that_fails_ends_its_generation_alon
 def test_inference_needs_no_llguidance() -> None:
     check = (
         "import sys; sys.modules['llguidance'] = None; "
-        "import inference, inference.local.sampling.masks; "
+        "import inference, inference.local.sampling.sampler; "
         "import gpt_oss_server.app, gpt_oss_server.constraints.binding"
     )
     assert subprocess.run([sys.executable, "-c", check]).returncode == 0

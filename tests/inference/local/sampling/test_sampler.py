@@ -169,7 +169,6 @@ def test_logprobs_are_of_the_distribution_before_temperature_bias_and_penalties(
     sampler = Sampler(Sampling(seed=1, logprobs=4, **fields), 300)
     for _ in range(10):
         found = sampler.sample(logits).logprob
-        assert found is not None
         assert found.logprob == pytest.approx(float(wanted[found.token]), abs=1e-5)
         best = wanted.topk(4)
         assert [token for token, _ in found.top] == best.indices.tolist()
