@@ -17,17 +17,17 @@ from gpt_oss_server.caller.keyring import Keyring
 from gpt_oss_server.caller.limiter import Limiter
 from gpt_oss_server.errors import RateLimitExceeded
 from gpt_oss_server.harmony.encoding import Encoding
-from gpt_oss_server.http.shared_fields import Moderation
 from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.models.model import Model
 from gpt_oss_server.models.models import Models
-from gpt_oss_server.runs.moderated import Judge, Moderated, moderated
+from gpt_oss_server.runs.moderated import Judge
 from gpt_oss_server.runs.observed import Api, Counters, ObservedRun, RunObserver
 from gpt_oss_server.runs.webhooks import Webhooks
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.settings import Settings, SettingsError
 from gpt_oss_server.settings.options import AUTO
+from gpt_oss_server.settings.sources import file_of
 from gpt_oss_server.stores.base import Store
 from gpt_oss_server.stores.kinds.keep import Keep, Stores
 from gpt_oss_server.stores.kinds.table import open_stores
@@ -82,6 +82,10 @@ class Served:
         self.webhooks = Webhooks(self.settings, self.stores.webhooks, self.keys)
         self.counters = Counters()
         self.observers: list[RunObserver] = []
+        folder = self.settings.prompts
+        self.prompts = None if folder is None else file_of(folder, "--prompts")
+        if self.prompts is not None and not self.prompts.is_dir():
+            raise SettingsError(f"--prompts: there is no folder {self.prompts}.")
         self.judge: Judge | None = None  # the API of moderations sets it
         self.traces = Traces(
             enabled=allows_debugging(self.settings), most_bytes=self.settings.trace_max_bytes
@@ -110,9 +114,6 @@ class Served:
         """Raises an `ApiError` for a model that is not served, or that the key may not use."""
         chosen = self.models.chosen(model, caller.access.models)
         return self._work(replace(caller, access=_within(caller.access, chosen)), chosen)
-
-    def moderated(self, wanted: Moderation | None, given: object, caller: Caller) -> Moderated | None:
-        return moderated(wanted, given, caller, self.settings, self.judge)
 
     def stored_work(self, caller: Caller) -> Work:
         """The work of a request that samples nothing."""

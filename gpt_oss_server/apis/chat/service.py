@@ -17,6 +17,7 @@ from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.http.large_work import in_thread_if_large
 from gpt_oss_server.http.unknown_fields import treat_unknown_fields
 from gpt_oss_server.runs.attached import with_files
+from gpt_oss_server.runs.moderated import moderated
 from gpt_oss_server.runs.prepared import bind_and_lay_out
 from gpt_oss_server.runs.served import Served, check_stored
 from gpt_oss_server.runs.work import Work
@@ -60,12 +61,13 @@ class ChatService:
     async def _prepare(self, work: Work, request: CreateChatCompletion) -> PreparedChat:
         read = await with_files(request.messages, "messages", work)
         request = request if read is request.messages else request.model_copy(update={"messages": read})
-        moderated = self.served.moderated(request.moderation, request.messages, work.caller)
+        judge, settings = self.served.judge, self.served.settings
+        judging = moderated(request.moderation, request.messages, work.caller, settings, judge)
 
         def lay_out(tools: RequestTools, hosted: HostedTools) -> PreparedChat:
             form = read_form(request, tools, hosted)
             prepared = prepare(request, tools, hosted, form, work=work)
-            return replace(prepared, moderated=moderated)
+            return replace(prepared, moderated=judging)
 
         return await bind_and_lay_out(
             work,

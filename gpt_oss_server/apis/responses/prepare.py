@@ -31,6 +31,7 @@ from gpt_oss_server.harmony.history import Layout, Segment, since_compaction
 from gpt_oss_server.harmony.render import unanswered
 from gpt_oss_server.items.conversation import Conversation
 from gpt_oss_server.items.program import resume_programs
+from gpt_oss_server.runs.moderated import moderated
 from gpt_oss_server.runs.prepared import Prepared, bind_and_lay_out
 from gpt_oss_server.runs.served import Served
 from gpt_oss_server.runs.work import Work
@@ -284,7 +285,7 @@ async def bind(
     """
     model = work.model
     form = request.text.format if request.text else None
-    moderated = served.moderated(request.moderation, request.input, work.caller)
+    judging = moderated(request.moderation, request.input, work.caller, served.settings, served.judge)
 
     def read_tools() -> RequestTools:
         offered = request.tool_choice != "none"
@@ -292,7 +293,7 @@ async def bind(
 
     def lay_out(tools: RequestTools, hosted: HostedTools) -> PreparedResponse:
         laid = prepare(request, past, tools, hosted, work, context or model.info.context_length, **how)
-        return replace(laid, moderated=moderated)
+        return replace(laid, moderated=judging)
 
     async def finish(laid: PreparedResponse) -> PreparedResponse:
         if laid.compaction is None:

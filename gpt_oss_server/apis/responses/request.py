@@ -5,11 +5,13 @@ Unknown fields are accepted. A known field that would change the answer is never
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from gpt_oss_server.content.biases import check_bias
+from gpt_oss_server.content.prompts import with_template
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.http.fields import (
     Body,
@@ -214,19 +216,21 @@ class CompactResponse(CreateResponse):
     model: str | None = required("The model to use; null: the one that this server serves.")
 
 
-def parse_request(body: object) -> CreateResponse:
-    """The validated body; raises a 400 whose message names the fault."""
-    return _parsed(body, CreateResponse, '{"input": "Hello"}')
-
-
-def parse_compaction(body: object) -> CreateResponse:
-    return _parsed(body, CompactResponse, '{"model": "gpt-oss-20b", "input": "Hello"}')
-
-
-def _parsed(body: object, kind: type[CreateResponse], example: str) -> CreateResponse:
-    request = read_body(with_generation_config(body, kind, "max_output_tokens"), kind, example)
+def parse_request(
+    body: object,
+    prompts: Path | None = None,
+    kind: type[CreateResponse] = CreateResponse,
+    example: str = '{"input": "Hello"}',
+) -> CreateResponse:
+    """The validated body, with its template of `prompts`; raises an `ApiError` that names the fault."""
+    body = with_generation_config(with_template(body, prompts), kind, "max_output_tokens")
+    request = read_body(body, kind, example)
     _check_whole(request)
     return request
+
+
+def parse_compaction(body: object, prompts: Path | None = None) -> CreateResponse:
+    return parse_request(body, prompts, CompactResponse, '{"model": "gpt-oss-20b", "input": "Hello"}')
 
 
 def without_compaction(request: CreateResponse) -> CreateResponse:

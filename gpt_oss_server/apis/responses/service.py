@@ -24,7 +24,6 @@ from gpt_oss_server.apis.responses.stored import StoredResponses
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.caller.record import note
 from gpt_oss_server.content.parts import treat_images
-from gpt_oss_server.content.prompts import with_template
 from gpt_oss_server.errors import ApiError, ContextLengthExceeded, InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.http.large_work import in_thread_if_large
@@ -34,8 +33,6 @@ from gpt_oss_server.runs.attached import with_files
 from gpt_oss_server.runs.background.runs import BackgroundRuns
 from gpt_oss_server.runs.served import Served, check_stored
 from gpt_oss_server.runs.work import Work
-from gpt_oss_server.settings import SettingsError
-from gpt_oss_server.settings.sources import file_of
 from gpt_oss_server.stores.base import Responses
 from gpt_oss_server.stores.chain import UnknownParent
 from gpt_oss_server.stores.sql.events import EventLog
@@ -58,10 +55,7 @@ class Rendered:
 class ResponsesService:
     def __init__(self, served: Served) -> None:
         self.served = served
-        stores, prompts = served.stores, served.settings.prompts
-        self._prompts = None if prompts is None else file_of(prompts, "--prompts")
-        if self._prompts is not None and not self._prompts.is_dir():
-            raise SettingsError(f"--prompts: there is no folder {self._prompts}.")
+        stores = served.stores
         self.background = BackgroundRuns[Run](
             encode,
             stores.events,
@@ -112,10 +106,10 @@ class ResponsesService:
             return self._refused(caller, request, error)
 
     async def parsed(
-        self, caller: Caller, body: object, parse: Callable[[object], CreateResponse] = parse_request
+        self, caller: Caller, body: object, parse: Callable[..., CreateResponse] = parse_request
     ) -> CreateResponse:
-        body = await in_thread_if_large(caller.body_size, lambda: with_template(body, self._prompts), body)
-        request = await in_thread_if_large(caller.body_size, lambda: parse(body), body)
+        prompts = self.served.prompts
+        request = await in_thread_if_large(caller.body_size, lambda: parse(body, prompts), body)
         check_included(request.include or (), self.served.kinds)
         treat_unknown_fields(body, CreateResponse, self.served.settings.unknown_fields)
         treat_images(request.input, "input", self.served.settings.images)
