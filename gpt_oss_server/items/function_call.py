@@ -55,6 +55,7 @@ def function_tool(tool: Fields, where: str, namespace: str | None = None) -> Cli
     check(tool, where, "description", str, "a string")
     check(tool, where, "parameters", dict, "a JSON schema object")
     check(tool, where, "strict", bool, "a boolean")
+    check(tool, where, "output_schema", dict, "a JSON schema object")
     declared = FunctionTool(name, tool.get("description"), tool.get("parameters"), tool.get("strict"))
     form = Schema(declared.parameters or ANY_OBJECT, f"{where}.parameters") if declared.strict else None
     echo = {
@@ -62,7 +63,7 @@ def function_tool(tool: Fields, where: str, namespace: str | None = None) -> Cli
         "name": name,
         **{key: tool.get(key) for key in ("description", "parameters", "strict")},
         **({"defer_loading": True} if tool.get("defer_loading") is True else {}),
-        **({"allowed_callers": tool["allowed_callers"]} if tool.get("allowed_callers") else {}),
+        **{key: tool[key] for key in ("allowed_callers", "output_schema") if tool.get(key)},
     }
     return named_tool("function", tool, namespace, declared, form, echo)
 

@@ -9,9 +9,12 @@ must not know how programs run; `tools.python` does.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from gpt_oss_server.content.tools import RequestTools, Tool
+from pydantic_core import to_json
+
+from gpt_oss_server.content.tools import ClientTool, RequestTools, Tool
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.http.validation import text_field
 from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, WholeItem, json_object
@@ -177,13 +180,20 @@ class Program(HostedTool):
         return ItemKind(items, (ToolType(TYPE, tool.read, namespace=self.namespace),))
 
     def declared(self, declaration: Declaration, options: Mapping[str, Any]) -> Declaration:
-        functions = declared_text(options.get("functions", ()), {})
-        return Declaration(
-            declaration.namespace, f"{declaration.description}\n\n{functions}", declaration.functions
-        )
+        functions = declared_text([_with_output(tool) for tool in options.get("functions", ())], {})
+        return replace(declaration, description=f"{declaration.description}\n\n{functions}")
 
     def item(self, call: HostedCall) -> ItemBuilder:
         return ResumedProgram(call) if call.resumed else ProgramBuilder(call)
+
+
+def _with_output(tool: ClientTool) -> ClientTool:
+    """The function as programs know it, which must read its output."""
+    if (schema := tool.echo.get("output_schema")) is None:
+        return tool
+    returns = f"Returns JSON of the schema {to_json(schema).decode()}."
+    description = "\n".join(filter(None, (tool.declared.description, returns)))
+    return replace(tool, declared=replace(tool.declared, description=description))
 
 
 def _read_program(item: Item, where: str, conversation: Conversation) -> None:

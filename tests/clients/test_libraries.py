@@ -28,6 +28,7 @@ from tests.doubles.conversations import encoded, mutated
 from tests.doubles.harmony.shapes import SHAPES
 from tests.doubles.pages.blocks import ADDRESS, Block, blocks
 from tests.doubles.serving import scripted
+from tests.tools.python.conftest import needs_bubblewrap
 
 pytestmark = pytest.mark.clients
 SENTENCE = "It is sunny in Paris."
@@ -94,6 +95,16 @@ def test_the_agents_sdk_for_python(tmp_path: Path) -> None:
     same: dict[str, object] = {"whole": SENTENCE, "streamed": [SENTENCE] * 2, "typed": "Paris"}
     same |= {"handed": ["Hello!", "Expert"], "session": ["Hello!", 6]}
     assert results == {"responses": same, "chat": same}
+
+
+def test_the_agents_sdk_answers_a_programs_calls(tmp_path: Path) -> None:
+    needs_bubblewrap()
+    code = "found = await asyncio.gather(*(functions.stock(sku=each) for each in 'abc'))\nprint(found)"
+    program = call("run", {"code": code}).replace("functions.run", "program.run")
+    turns = [program, final("Six."), program, final("Six again.")]
+    results, recorder = run_with("agents_programs.py", turns, tmp_path, python="bubblewrap", browser="off")
+    assert results["run"] == {"answers": ["Six.", "Six again."], "called": ["a", "b", "c"] * 2}
+    assert len(recorder.of("/v1/responses")) == 4
 
 
 def test_the_agents_sdk_with_every_reasoning_feature(tmp_path: Path) -> None:

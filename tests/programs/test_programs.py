@@ -23,6 +23,7 @@ STOCK: dict[str, Any] = {
     "description": "How many there are.",
     "parameters": {"type": "object", "properties": {"sku": {"type": "string"}}, "required": ["sku"]},
     "allowed_callers": ["programmatic"],
+    "output_schema": {"type": "object", "properties": {"left": {"type": "integer"}}},
 }
 TOOLS: list[Any] = [STOCK, {"type": "programmatic_tool_calling"}]
 SETTINGS = Settings(python="bubblewrap", browser="off")
@@ -145,11 +146,12 @@ def test_the_prompt_lists_what_programs_call(serve: Any) -> None:
     of_programs, of_model = prompt.split("## program")[1], prompt.split("## program")[0]
     assert "stock" in of_programs
     assert "both" in of_programs
+    assert 'Returns JSON of the schema {"type":"object","properties":{"left"' in of_programs
     assert re.search(r"type both", of_model + of_programs.split("} // namespace program")[1])
     assert "type stock" not in of_model
     echo = client.responses.create(input="Go.", tools=tools).tools
     assert [tool.type for tool in echo] == ["function", "programmatic_tool_calling", "function"]
-    assert echo[0].allowed_callers == ["programmatic"]
+    assert (echo[0].allowed_callers, echo[0].output_schema) == (["programmatic"], STOCK["output_schema"])
 
 
 @pytest.mark.parametrize(
