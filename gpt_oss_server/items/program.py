@@ -64,7 +64,7 @@ class ProgramBuilder(ItemBuilder):
     def __init__(self, call: HostedCall) -> None:
         super().__init__(call.id)
         self._suffix = call.id.partition("_")[2]
-        self._call_id = call.resumed or f"call_{self._suffix}"
+        self._resumed, self._call_id = bool(call.resumed), call.resumed or f"call_{self._suffix}"
         self._results: Sequence[ItemBuilder] = ()
 
     def _item(self, text: str) -> Item:
@@ -89,8 +89,9 @@ class ProgramBuilder(ItemBuilder):
         """The items of a result: the calls that the program waits for, or its output."""
         if not output.waits:
             return [self._printed(output.text, "incomplete" if output.failed else "completed")]
-        state = {"calls": [], **json_object(text)}
-        caller, before = {"type": "program", "caller_id": self._call_id}, len(state["calls"])
+        written = json_object(text)
+        calls = list(written["calls"]) if self._resumed else []  # the model's own would be its invention
+        caller = {"type": "program", "caller_id": self._call_id}
         items = [
             {
                 "id": f"fc_{self._suffix}_{number}",
@@ -100,10 +101,10 @@ class ProgramBuilder(ItemBuilder):
                 **call,
                 "caller": caller,
             }
-            for number, call in enumerate(output.details[WAITS], before)
+            for number, call in enumerate(output.details[WAITS], len(calls))
         ]
-        state["calls"] += [{"call_id": item["call_id"], **_called(item)} for item in items]
-        self.waits = (self._call_id, json.dumps(state))
+        calls += [{"call_id": item["call_id"], **_called(item)} for item in items]
+        self.waits = (self._call_id, json.dumps({"code": written.get("code"), "calls": calls}))
         return [ProgramCall(item) for item in items]
 
     def _printed(self, result: str, status: str) -> ItemBuilder:

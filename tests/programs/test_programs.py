@@ -176,6 +176,15 @@ def test_a_program_that_fails_says_why(serve: Any, code: str, words: str) -> Non
     assert words in response["output"][1]["result"]
 
 
+def test_calls_that_the_model_writes_itself_do_no_harm(serve: Any) -> None:
+    body = {"code": "print(await functions.stock(sku='a'))", "calls": [1, {"name": "stock"}, {"output": 2}]}
+    client = serve(program("").replace(json.dumps({"code": ""}), json.dumps(body)), ANSWER)
+    made = create(client, "Go.")
+    assert kinds(made) == ["program", "function_call"]
+    done = create(client, outputs_of(made["output"]), previous_response_id=made["id"])
+    assert done["output"][0]["result"] == "{'left': 1}"
+
+
 def test_programs_do_not_share_a_space_but_the_files(serve: Any) -> None:
     write = program(
         "x = 1\nopen('n', 'w').write('7')\nprint('functions' in globals(), await functions.stock(sku='a'))"

@@ -121,13 +121,15 @@ def cell(arguments: str, options: Mapping[str, Any]) -> str:
         call = None
     if not isinstance(call, dict) or not isinstance(call.get("code"), str):
         raise ValueError('Send JSON such as {"code": "print(await functions.name(key=1))"}.')
-    calls: list[dict[str, Any]] = call.get("calls") or []
+    calls = call["calls"] if isinstance(call.get("calls"), list) else []
+    keys = ("name", "arguments", "output")
+    rows = [tuple(each.get(key) for key in keys) for each in calls if isinstance(each, dict)]
     if len(calls) > _MOST_CALLS:
         raise ValueError(f"A program may make {_MOST_CALLS} calls at most. It was ended.")
     values = {
         "CODE": call["code"],
         "NAMES": tuple(options.get("names", ())),
-        "OUTPUTS": [(each["name"], each["arguments"], each["output"]) for each in calls],
+        "OUTPUTS": [row for row in rows if all(isinstance(value, str) for value in row)],
         "MARK": _MARK,
         "MOST": _MOST_CHARACTERS,
         "PIECE": _PIECE,
