@@ -44,7 +44,7 @@ class Run:
 
     enough = False  # set by the reader of the events: the turn ends after this batch
     # Asked of each batch: whether the response ends after it, because its client has told it something.
-    is_steered: Callable[[Sequence[Event]], bool] = staticmethod(lambda batch: False)
+    is_steered: Callable[[Sequence[Event]], bool] | None = None
     ending = False  # it is producing its last event, or has produced it
     _limit = "max_output_tokens"  # why it is incomplete, if it is
 
@@ -194,7 +194,8 @@ class Run:
                                 if type(last := batch[-1]) is TurnFinished:
                                     finish = last.finish
                                 yield (shown := stream.feed(batch))
-                                if finish is None and not _is_last(batch) and self.is_steered(shown):
+                                steered = self.is_steered is not None and self.is_steered(shown)
+                                if steered and finish is None and not _is_last(batch):
                                     self._limit = "steered"
                                 if self.enough or self._limit == "steered":
                                     break
