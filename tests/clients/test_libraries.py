@@ -97,22 +97,16 @@ def test_the_agents_sdk_for_python(tmp_path: Path) -> None:
     assert results == {"responses": same, "chat": same}
 
 
-def test_the_agents_sdk_answers_a_programs_calls(tmp_path: Path) -> None:
+def test_the_agents_sdk_with_every_reasoning_feature_and_programs(tmp_path: Path) -> None:
     needs_bubblewrap()
     code = "found = await asyncio.gather(*(functions.stock(sku=each) for each in 'abc'))\nprint(found)"
     program = call("run", {"code": code}).replace("functions.run", "program.run")
-    turns = [program, final("Six."), program, final("Six again.")]
-    results, recorder = run_with("agents_programs.py", turns, tmp_path, python="bubblewrap", browser="off")
-    assert results["run"] == {"answers": ["Six.", "Six again."], "called": ["a", "b", "c"] * 2}
-    assert len(recorder.of("/v1/responses")) == 4
-
-
-def test_the_agents_sdk_with_every_reasoning_feature(tmp_path: Path) -> None:
-    turns = [WEATHER, SUNNY, HELLO]
-    results, recorder = run_with("agents_reasoning.py", turns, tmp_path, allow_priority=True)
-    summary = "Let me think." * 2
-    same = {"final": SENTENCE, "scored": SENTENCE}
-    assert results == {**same, "summary": summary, "sealed": 2, "again": "Hello!"}
+    turns = [WEATHER, SUNNY, HELLO, program, final("Six."), program, final("Six again.")]
+    how: Any = {"allow_priority": True, "python": "bubblewrap", "browser": "off"}
+    results, recorder = run_with("agents_reasoning.py", turns, tmp_path, **how)
+    same = {"summary": "Let me think." * 2, "final": SENTENCE, "scored": SENTENCE}
+    assert results["reasoning"] == {**same, "sealed": 2, "again": "Hello!"}
+    assert results["programs"] == {"answers": ["Six.", "Six again."], "called": ["a", "b", "c"] * 2}
     second = recorder.of("/v1/responses")[1].body
     assert second["store"] is False
     assert next(item["type"] for item in second["input"] if "type" in item) == "reasoning"

@@ -1,17 +1,48 @@
-"""The Agents SDK for Python on Responses, nothing stored: summaries, sealed reasoning, log-probabilities."""
+"""The Agents SDK for Python on Responses: reasoning with nothing stored, and programs that call a function."""
 
-import asyncio
 import os
 
-from agents import Agent, ModelSettings, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
+from agents import (
+    Agent,
+    ModelSettings,
+    OpenAIResponsesModel,
+    ProgrammaticToolCallingTool,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
 from openai import AsyncOpenAI
 from openai.types.shared import Reasoning
-from shared import get_weather, report
+from shared import get_weather, report_awaited
+from typing_extensions import TypedDict
 
 set_tracing_disabled(True)
+called = []
 
 
-async def main() -> None:
+class Left(TypedDict):
+    left: int
+
+
+@function_tool(allowed_callers=["programmatic"])
+def stock(sku: str) -> Left:
+    """How many there are."""
+    called.append(sku)
+    return {"left": 2}
+
+
+async def programs() -> dict[str, object]:
+    client = AsyncOpenAI(base_url=os.environ["BASE_URL"], api_key="any", max_retries=0)
+    model = OpenAIResponsesModel(model="scripted", openai_client=client)
+    agent = Agent(name="Guide", model=model, tools=[stock, ProgrammaticToolCallingTool()])
+    whole = await Runner.run(agent, "How many?")
+    streamed = Runner.run_streamed(agent, "How many?")
+    async for _ in streamed.stream_events():
+        pass
+    return {"answers": [whole.final_output, streamed.final_output], "called": called}
+
+
+async def reasoning() -> dict[str, object]:
     client = AsyncOpenAI(base_url=os.environ["BASE_URL"], api_key="any", max_retries=0)
     settings = ModelSettings(
         reasoning=Reasoning(effort="xhigh", summary="detailed"),
@@ -35,7 +66,7 @@ async def main() -> None:
     sealed = [item["encrypted_content"] for item in items if item.get("type") == "reasoning"]
     whole = await Runner.run(agent, [*items, {"role": "user", "content": "And now?"}])
     results = {"final": streamed.final_output, "summary": summary, "scored": scored}
-    report(**results, sealed=len(set(sealed)), again=whole.final_output)
+    return {**results, "sealed": len(set(sealed)), "again": whole.final_output}
 
 
-asyncio.run(main())
+report_awaited(reasoning=reasoning(), programs=programs())
