@@ -91,10 +91,13 @@ def unpack(bundle: bytes, folder: Path) -> None:
     """Writes the skill's files into a folder, which must not exist."""
     with _opened(bundle) as archive:
         for path, info in _files(archive):
-            target = folder / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(_content(archive, info))
-            target.chmod(0o755 if info.external_attr >> 16 & 0o111 else 0o644)
+            target, content = folder / path, _content(archive, info)
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+                target.chmod(0o755 if info.external_attr >> 16 & 0o111 else 0o644)
+            except OSError as error:  # its own text names this machine's folder
+                raise SkillRefused(f"{path!r:.200} cannot be written: {error.strerror}.") from error
 
 
 def _opened(bundle: bytes) -> zipfile.ZipFile:

@@ -127,7 +127,7 @@ class PythonSession:
                 if skill.id not in self.attached and (content := await skill.read()) is not None:
                     await asyncio.to_thread(self._unpack, skill.name, content)
                     self.attached[skill.id] = skill.name
-        except (FileRefused, NoMemoryLeft, SkillRefused, OSError) as error:
+        except (FileRefused, NoMemoryLeft, SkillRefused) as error:
             return _failed(f"The code did not run: {error}")
         async with self._turn:
             try:

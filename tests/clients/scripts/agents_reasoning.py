@@ -1,4 +1,4 @@
-"""The Agents SDK for Python on Responses: reasoning with nothing stored, and programs that call a function."""
+"""The Agents SDK for Python on Responses: reasoning with nothing stored, and programs with functions."""
 
 import os
 
