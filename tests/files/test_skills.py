@@ -121,6 +121,9 @@ def test_a_bundle_that_lies_is_refused(tmp_path: Path) -> None:
     huge = zipped({**FOLDER, "math/huge": bytes(60 * 2**20)})
     damaged = bytearray(zipped({**FOLDER, "math/x": bytes(range(256)) * 64}))
     damaged[400:420] = bytes(20)
+    twice = zipped({**FOLDER, "math/lib": b"a file and a folder"})
+    with pytest.raises(SkillRefused, match=r"cannot be written: (File exists|Is a directory)"):
+        unpack(twice, tmp_path / "twice")
     for bundle, words in (
         (packed.getvalue(), "a link"),
         (huge, "50 MB"),
