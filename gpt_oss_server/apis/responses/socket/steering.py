@@ -28,6 +28,7 @@ _ANSWERS = {
     "apply_patch_call": ("apply_patch_call_output", ("call_id",)),
     "tool_search_call": ("tool_search_output", ("call_id", "execution")),
 }
+_ANSWER_TYPES = {"mcp_approval_response", *(kind for kind, _ in _ANSWERS.values())}
 
 
 @dataclass(slots=True)
@@ -95,7 +96,7 @@ class Steering:
         return [], _with(replace(steered.request, body=body), steered.waiting)
 
     def joined(self, request: Create) -> Create:
-        """The request, with the input that waited for it before its own."""
+        """The request, with the input that waited for it."""
         steered = self._responses.get(request.parent or "")
         if steered is None or steered.run is not None or steered.request.lane != request.lane:
             return request
@@ -131,10 +132,13 @@ def _ends_item(run: Run, steered: Steered, batch: Sequence[Event]) -> bool:
 
 
 def _with(request: Create, steers: Sequence[Steer]) -> Create:
+    """The request, with the input before its own, but after answers: these follow their calls."""
     given = request.body.get("input") or []
     own = [{"role": "user", "content": given}] if isinstance(given, str) else given
     told = [message for steer in steers for message in steer.messages]
-    return replace(request, body={**request.body, "input": [*told, *own]}, steers=tuple(steers))
+    answers = [item for item in own if isinstance(item, dict) and item.get("type") in _ANSWER_TYPES]
+    others = [item for item in own if item not in answers]
+    return replace(request, body={**request.body, "input": [*answers, *told, *others]}, steers=tuple(steers))
 
 
 def _required(run: Run | RefusedRun) -> list[Event]:
