@@ -201,8 +201,9 @@ async def test_a_model_is_listed_with_the_tools_that_the_key_may_declare(tmp_pat
     assert await listed("sk-all") is None  # they are not made yet
     wanted = {"input": "Hi", "tools": [{"type": "web_search"}]}
     await api.client.post("/responses", json=wanted, headers={"authorization": "Bearer sk-all"})
-    assert await listed("sk-all") == ["shell", "web_search", "file_search", "code_interpreter"]
-    assert await listed("sk-python") == ["shell", "code_interpreter"]
+    programs = "programmatic_tool_calling"
+    assert await listed("sk-all") == ["shell", programs, "web_search", "file_search", "code_interpreter"]
+    assert await listed("sk-python") == ["shell", programs, "code_interpreter"]
 
 
 def test_a_key_for_a_model_that_is_not_served_ends_the_start(tmp_path: Path) -> None:
