@@ -9,15 +9,16 @@ must not know how programs run; `tools.python` does.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 from gpt_oss_server.content.tools import RequestTools, Tool
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.http.validation import text_field
-from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, WholeItem, json_object
+from gpt_oss_server.items.builder import Event, Item, ItemBuilder, WholeItem, json_object
 from gpt_oss_server.items.conversation import PROGRAM, Approved, Conversation
 from gpt_oss_server.items.hosted import HostedCall, HostedTool
-from gpt_oss_server.items.kind import ItemKind, ItemType, ToolType, completed
+from gpt_oss_server.items.kind import ItemKind, ItemType, completed
 from gpt_oss_server.items.tool_search import declared_text
 from tools.tool import WAITS, Declaration, ToolOutput
 
@@ -157,7 +158,6 @@ class ProgramCall(WholeItem):
 
 class ProgramOutput(WholeItem):
     about = "What a `program` printed."
-    about_events: ClassVar[EventTexts] = {}
 
 
 class Program(HostedTool):
@@ -173,14 +173,11 @@ class Program(HostedTool):
             ItemType("program", _read_program, self.id_prefix),
             ItemType("program_output", _read_output, "progo", listed=completed),
         )
-        [tool] = super().kind().tools
-        return ItemKind(items, (ToolType(TYPE, tool.read, namespace=self.namespace),))
+        return replace(super().kind(), items=items)
 
     def declared(self, declaration: Declaration, options: Mapping[str, Any]) -> Declaration:
         functions = declared_text(options.get("functions", ()), {})
-        return Declaration(
-            declaration.namespace, f"{declaration.description}\n\n{functions}", declaration.functions
-        )
+        return replace(declaration, description=f"{declaration.description}\n\n{functions}")
 
     def item(self, call: HostedCall) -> ItemBuilder:
         return ResumedProgram(call) if call.resumed else ProgramBuilder(call)

@@ -22,7 +22,7 @@ from gpt_oss_server.items.function_call import FunctionCallBuilder, unknown_func
 from gpt_oss_server.items.hosted import HostedCall
 from gpt_oss_server.items.mcp import McpApprovalBuilder, McpCallBuilder
 from gpt_oss_server.items.message import message
-from gpt_oss_server.items.reasoning import REASONING_EVENTS, Seal, reasoning, seal_reasoning
+from gpt_oss_server.items.reasoning import REASONING_EVENTS, ReasoningBuilder, Seal, Summary, seal_reasoning
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.runs.background.tape import Tape
 from gpt_oss_server.runs.work import Work
@@ -101,9 +101,8 @@ def item_route(
 
     def to_user(channel: Channel) -> ItemBuilder:
         if channel == "analysis":
-            return reasoning(
-                ids, detail.summary, detail.seal, detail.reasoning_events, detail.reasoning_speller
-            )
+            summary, speller = Summary() if detail.summary else None, detail.reasoning_speller
+            return ReasoningBuilder(ids, summary, detail.seal, detail.reasoning_events, speller)
         phase = "final_answer" if channel == "final" else channel
         return message(ids, phase, detail.speller, detail.cite, answers_json=detail.answers_json)
 
