@@ -91,14 +91,9 @@ class _Preparing:
             check_can_fit(self.context, "input", *parts)
         self._conversation = conversation = read_input(
             request.input,
-            self.work.kinds,
-            renderer,
-            self.work.ids,
-            recipients=past.recipients,
-            approvals=past.approvals,
-            results=past.results,
+            self.work,
+            past,
             servers=self.hosted.servers.names,
-            sealer=self.work.keep.sealer,
             leads=not past.history,
             tools=self.tools.of_items,
         )
