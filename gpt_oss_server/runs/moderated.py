@@ -8,14 +8,12 @@ that of moderations gives the function to the application.
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
-from functools import partial
 from typing import Any
 
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import ApiError, UnsupportedField
 from gpt_oss_server.harmony.events import MessageStarted, TextDelta
-from gpt_oss_server.http.shared_fields import Moderation
 from gpt_oss_server.settings import Settings
 from gpt_oss_server.turns.events import TurnEvent, TurnFinished
 from gpt_oss_server.turns.transcript import Transcript
@@ -28,10 +26,12 @@ _NO_TEXT = {"type": "error", "code": "no_text", "message": "There is no text to 
 
 
 class Moderated:
-    def __init__(self, judge: Callable[[str], Awaitable[Found]], given: str, blocks: frozenset[str]) -> None:
-        """`given` is the text of the input; `blocks` names what is blocked if it is flagged."""
+    def __init__(
+        self, judge: Callable[[str], Awaitable[Found]], given: object, blocks: frozenset[str]
+    ) -> None:
+        """`given` is the request's input; `blocks` names what is blocked if it is flagged."""
         self._judge = judge
-        self._given = given
+        self._given = "\n".join(reversed([*_newest(given)]))
         self._blocks = blocks
         self._input: asyncio.Task[Found] | None = None  # the choices share it
         self._said: dict[int, list[str]] = {}
@@ -60,7 +60,7 @@ class Moderated:
                 else:
                     yield batch
         if held and (await self._of_output(index)).get("flagged"):
-            transcript.withhold()
+            transcript.segments.clear()  # no message stays in the conversation; the tokens count
             held = [[TurnFinished(Finish.FILTERED)]]
         for batch in held:
             yield batch
@@ -95,18 +95,6 @@ class Moderated:
             if what in self._blocks:  # what cannot be judged does not pass
                 raise
             return {"type": "error", "code": error.code or error.type, "message": error.message}
-
-
-def moderated(
-    wanted: Moderation | None, given: object, caller: Caller, settings: Settings, judge: Judge | None
-) -> Moderated | None:
-    """The moderation that a request wants of its own input, which it has `given`, and of its answer."""
-    if wanted is None:
-        return None
-    model = judging_model(wanted.model, settings, "moderation")
-    if judge is None:  # where prompts are shown, and nothing is generated
-        return None
-    return Moderated(partial(judge, caller, model), "\n".join(reversed([*_newest(given)])), wanted.blocks)
 
 
 def judging_model(name: str | None, settings: Settings, param: str) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 
 from gpt_oss_server.caller.access import MCP, Access, allowed_names
 from gpt_oss_server.caller.caller import Caller
@@ -22,7 +23,7 @@ from gpt_oss_server.ids import Ids, random_ids
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.models.model import Model
 from gpt_oss_server.models.models import Models
-from gpt_oss_server.runs.moderated import Judge, Moderated, moderated
+from gpt_oss_server.runs.moderated import Judge, Moderated, judging_model
 from gpt_oss_server.runs.observed import Api, Counters, ObservedRun, RunObserver
 from gpt_oss_server.runs.webhooks import Webhooks
 from gpt_oss_server.runs.work import Work
@@ -112,7 +113,13 @@ class Served:
         return self._work(replace(caller, access=_within(caller.access, chosen)), chosen)
 
     def moderated(self, wanted: Moderation | None, given: object, caller: Caller) -> Moderated | None:
-        return moderated(wanted, given, caller, self.settings, self.judge)
+        """The moderation that a request wants of its own input, which it has `given`, and of its answer."""
+        if wanted is None:
+            return None
+        model = judging_model(wanted.model, self.settings, "moderation")
+        if self.judge is None:  # where prompts are shown, and nothing is generated
+            return None
+        return Moderated(partial(self.judge, caller, model), given, wanted.blocks)
 
     def stored_work(self, caller: Caller) -> Work:
         """The work of a request that samples nothing."""

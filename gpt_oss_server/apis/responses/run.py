@@ -9,10 +9,10 @@ that end the response.
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from gpt_oss_server.apis.responses.compaction import Compaction
-from gpt_oss_server.apis.responses.output import debug_of, new_stream
+from gpt_oss_server.apis.responses.output import new_stream
 from gpt_oss_server.apis.responses.prepare import PreparedResponse
 from gpt_oss_server.apis.responses.resource import shown_usage
 from gpt_oss_server.apis.responses.storage import FinishedTurn, begin_trace, not_stored, packed_trace
@@ -20,7 +20,6 @@ from gpt_oss_server.apis.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished
-from gpt_oss_server.items.builder import ItemBuilder
 from gpt_oss_server.items.compaction import CompactionBuilder, compaction_item
 from gpt_oss_server.items.mcp import McpListBuilder
 from gpt_oss_server.runs.background.tape import Tape, TapedTools
@@ -30,6 +29,7 @@ from gpt_oss_server.runs.usage import Usage, usage_of_turns
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.events import Continuation, LeaseLost
+from gpt_oss_server.turns.debug import debug_metadata
 from gpt_oss_server.turns.events import TurnEvent, TurnFinished
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
@@ -165,7 +165,8 @@ class Run:
                     if self._compaction is None or not self._compaction.alone:
                         if begun := self._begun():
                             yield begun
-                        events = self._turn_events()
+                        self._use(self.transcript)
+                        events = self._turn.events() if self._generates else self._turn.read_prompt()
                         moderated = self._moderated if self._generates else None
                         if moderated is not None:
                             events = moderated.events(events, self.transcript)
@@ -203,10 +204,6 @@ class Run:
 
     def _usage(self) -> Usage:
         return usage_of_turns(self._used)
-
-    def _turn_events(self) -> AsyncGenerator[list[TurnEvent], None]:
-        self._use(self.transcript)
-        return self._turn.events() if self._generates else self._turn.read_prompt()
 
     def _begun(self) -> list[Event]:
         """The events of a forced call that the server begins for an engine without grammars."""
@@ -246,7 +243,7 @@ class Run:
         # Empty if the turn ended normally. A turn that was steered had begun no more than a header.
         closing = [] if self._limit == "steered" else self._stream.feed(self._turn.close())
         encoding, turns = self._model.encoding, (self.transcript, self._summarised)
-        debug = debug_of(encoding, *turns) if self.request.debug else {}
+        debug = debug_metadata(encoding, *turns) if self.request.debug else {}
         cut_short = self.transcript.cut_short
         if self._moderated is not None and (found := self._moderated.found) is not None:
             self.response["moderation"] = {"input": found[0], "output": found[1][0]}
@@ -324,5 +321,5 @@ class RefusedRun:
         yield self._stream.finish("failed", usage=shown_usage(Usage()), error=self.error)
 
 
-def _no_item(header: Header) -> ItemBuilder:
+def _no_item(header: Header) -> NoReturn:
     raise RuntimeError("A refused response has no output.")
