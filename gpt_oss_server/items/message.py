@@ -34,7 +34,7 @@ class MessageBuilder(TextItem):
     delta_type = "response.output_text.delta"
     done_type = "response.output_text.done"
 
-    def __init__(self, item_id: str, phase: str, speller: Speller | None = None) -> None:
+    def __init__(self, item_id: str, phase: str, speller: Speller | None) -> None:
         super().__init__(item_id)
         self._phase = phase
         self._scores = None if speller is None else TextScores(speller)
@@ -94,13 +94,7 @@ class CitedMessageBuilder(MessageBuilder):
     }
 
     def __init__(
-        self,
-        item_id: str,
-        phase: str,
-        resolve: Resolve,
-        speller: Speller | None = None,
-        *,
-        in_json: bool = False,
+        self, item_id: str, phase: str, resolve: Resolve, speller: Speller | None, *, in_json: bool
     ) -> None:
         super().__init__(item_id, phase, speller)
         # A late import: it loads the browser's packages.

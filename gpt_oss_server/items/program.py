@@ -149,10 +149,9 @@ class ProgramCall(WholeItem):
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         name, arguments = self._item["name"], self._item["arguments"]
-        event = {"type": "response.function_call_arguments"}
         return [
-            {**event, "type": f"{event['type']}.delta", "delta": arguments},
-            {**event, "type": f"{event['type']}.done", "name": name, "arguments": arguments},
+            {"type": "response.function_call_arguments.delta", "delta": arguments},
+            {"type": "response.function_call_arguments.done", "name": name, "arguments": arguments},
         ], self._item
 
 

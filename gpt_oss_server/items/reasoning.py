@@ -124,13 +124,9 @@ class Summary:
         if gap.count("\n") > 1:
             self._end_summary_part(events)
         if self._open is None:
-            self._begin_summary_part(events)
-            gap = ""
+            self._open, gap = [], ""
+            events.append(self._event("part.added", part=_summary_part("")))
         self._due += gap + word
-
-    def _begin_summary_part(self, events: list[Event]) -> None:
-        self._open = []
-        events.append(self._event("part.added", part=_summary_part("")))
 
     def _end_summary_part(self, events: list[Event]) -> None:
         if self._open is None:
