@@ -30,7 +30,15 @@ class Keyring:
     ) -> None:
         """`tools`, `models`: what a key may be allowed; None: not known yet. Raises `SettingsError`."""
         self._tools, self._models = tools, models
-        self._defaults = default_limits(settings)
+        self._defaults = KeyLimits(  # of a key that sets none of its own
+            rpm=settings.key_requests_per_minute,
+            tpm=settings.key_tokens_per_minute,
+            concurrent=settings.key_concurrent,
+            background=settings.key_background_runs,
+            kernels=settings.key_python_sessions,
+            memory=settings.key_python_memory,
+            stored=settings.key_stored_bytes,
+        )
         if any(not key.isprintable() or len(key.split()) != 1 for key in settings.api_key):
             raise SettingsError("--api-key: a key must have no spaces and no control characters.")
         given = map(digest_of, settings.api_key)
@@ -111,19 +119,6 @@ class Keyring:
             advice = "Put one key on a line, or leave the setting out for a server without keys."
             raise SettingsError(f"{place} has no key. {advice}")
         return keys
-
-
-def default_limits(settings: Settings) -> KeyLimits:
-    """The limits of a key that sets none of its own."""
-    return KeyLimits(
-        rpm=settings.key_requests_per_minute,
-        tpm=settings.key_tokens_per_minute,
-        concurrent=settings.key_concurrent,
-        background=settings.key_background_runs,
-        kernels=settings.key_python_sessions,
-        memory=settings.key_python_memory,
-        stored=settings.key_stored_bytes,
-    )
 
 
 def _version(file: Path) -> _Version | None:

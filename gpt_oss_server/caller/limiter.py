@@ -91,7 +91,12 @@ class Limiter:
         headers: dict[str, str] = {}
         for kind in _WORDS:
             if lefts := [self._left_now(charge) for charge in self._charges(kind, access, 0)]:
-                headers |= limit_headers(kind, min(lefts, key=lambda left: left.amount))
+                left = min(lefts, key=lambda left: left.amount)
+                headers |= {
+                    f"x-ratelimit-limit-{kind}": str(left.charge.limit),
+                    f"x-ratelimit-remaining-{kind}": str(max(0, math.floor(left.amount))),
+                    f"x-ratelimit-reset-{kind}": duration(left.seconds_until_full),
+                }
         return headers
 
     def has_limits(self, access: Access) -> bool:
@@ -172,14 +177,6 @@ class Spending:
         settle, self._settle = self._settle, None
         if settle is not None:
             settle(self._reserved, used)
-
-
-def limit_headers(kind: str, left: Left) -> dict[str, str]:
-    return {
-        f"x-ratelimit-limit-{kind}": str(left.charge.limit),
-        f"x-ratelimit-remaining-{kind}": str(max(0, math.floor(left.amount))),
-        f"x-ratelimit-reset-{kind}": duration(left.seconds_until_full),
-    }
 
 
 def duration(seconds: float) -> str:

@@ -50,7 +50,8 @@ def _json_object(schema: Any, where: str) -> AnswerFormat:
     """Any object, or one that fits a schema next to the type, as llama.cpp has it."""
     if schema is None:
         return AnswerFormat(Schema(ANY_OBJECT, where))
-    read = Schema(_schema(schema, where), f"{where}.schema")
+    at = f"{where}.schema"
+    read = Schema(_schema(schema, at), at)
     return AnswerFormat(read, (ResponseFormat("json_object", schema, None),))
 
 
@@ -59,7 +60,7 @@ def _json_schema(wanted: Mapping[str, Any], where: str) -> AnswerFormat:
     name = wanted.get("name")
     if not isinstance(name, str) or not name:
         raise InvalidRequest.at(f"{where}.name", "must be a string.")
-    schema = _schema(wanted.get("schema"), where)
+    schema = _schema(wanted.get("schema"), f"{where}.schema")
     description = wanted.get("description")
     if description is not None and not isinstance(description, str):
         raise InvalidRequest.at(f"{where}.description", "must be a string.")
@@ -69,7 +70,7 @@ def _json_schema(wanted: Mapping[str, Any], where: str) -> AnswerFormat:
 
 def _schema(schema: Any, where: str) -> dict[str, Any]:
     if not isinstance(schema, dict):
-        raise InvalidRequest.at(f"{where}.schema", "must be a JSON schema object.")
+        raise InvalidRequest.at(where, "must be a JSON schema object.")
     return schema
 
 
@@ -116,6 +117,4 @@ def _schema_or_text(name: str, value: Any) -> dict[str, Any]:
             value = read_json_text(value)
         except ValueError:
             raise InvalidRequest.at(name, "must be a JSON schema, or one as a text.") from None
-    if not isinstance(value, dict):
-        raise InvalidRequest.at(name, "must be a JSON schema object.")
-    return value
+    return _schema(value, name)

@@ -31,16 +31,16 @@ def local_skills(environment: Tool, where: str) -> str:
 
 def read_skills(given: Any, where: str) -> list[tuple[str, Tool]]:
     """The skills of a container, each with its place in the request."""
-    skills = _objects(given, where)
+    skills = [(f"{where}[{index}]", skill) for index, skill in enumerate(_objects(given, where))]
     if len(skills) > _MOST:
         raise InvalidRequest.at(where, f"has {len(skills)} skills, and may have {_MOST}.")
-    for index, skill in enumerate(skills):
-        at, kind = f"{where}[{index}]", skill.get("type")
+    for at, skill in skills:
+        kind = skill.get("type")
         if kind not in ("skill_reference", "inline"):
             raise InvalidRequest.at(f"{at}.type", "must be 'skill_reference' or 'inline'.")
         if kind == "skill_reference" and not isinstance(skill.get("skill_id"), str):
             raise InvalidRequest.at(f"{at}.skill_id", "must be the id of a skill.")
-    return [(f"{where}[{index}]", skill) for index, skill in enumerate(skills)]
+    return skills
 
 
 async def bound_skills(wanted: Sequence[tuple[str, Tool]], skills: Skills, files: Files) -> tuple[Skill, ...]:

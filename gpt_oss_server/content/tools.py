@@ -138,16 +138,8 @@ def named_tool(
     echo: Tool,
 ) -> ClientTool:
     """A tool whose name the client chose."""
-    return ClientTool(
-        kind=kind,
-        name=declared.name,
-        recipient=recipient_of(declared.name, namespace),
-        declared=declared,
-        form=form,
-        namespace=namespace,
-        echo=echo,
-        deferred=tool.get("defer_loading") is True,
-    )
+    name, deferred = declared.name, tool.get("defer_loading") is True
+    return ClientTool(kind, name, recipient_of(name, namespace), declared, form, namespace, echo, deferred)
 
 
 def shaped_tool(

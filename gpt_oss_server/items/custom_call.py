@@ -23,7 +23,7 @@ from gpt_oss_server.harmony.declarations import FunctionTool
 from gpt_oss_server.http.validation import text_field
 from gpt_oss_server.items.builder import EventTexts, Item, WrittenCall
 from gpt_oss_server.items.conversation import Conversation, function_recipient, read_output
-from gpt_oss_server.items.kind import ItemKind, ToolType, call_output, client_call
+from gpt_oss_server.items.kind import ItemKind, ItemType, ToolType, completed
 
 _RAW = "Call it with the text itself, not as JSON."
 
@@ -92,8 +92,8 @@ def _read_call(item: Item, where: str, conversation: Conversation) -> None:
 
 CUSTOM_CALL = ItemKind(
     items=(
-        client_call(CustomCallBuilder.kind, _read_call, CustomCallBuilder.prefix),
-        call_output("custom_tool_call_output", read_output, "ctco"),
+        ItemType("custom_tool_call", _read_call, CustomCallBuilder.prefix, completed, needs_output=True),
+        ItemType("custom_tool_call_output", read_output, "ctco", completed),
     ),
     tools=(ToolType("custom", _read_tool, CustomCallBuilder),),
 )

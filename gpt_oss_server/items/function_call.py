@@ -22,14 +22,7 @@ from gpt_oss_server.harmony.recipients import called_name
 from gpt_oss_server.http.validation import json_text, text_field
 from gpt_oss_server.items.builder import Event, EventTexts, Item, WrittenCall
 from gpt_oss_server.items.conversation import Conversation, function_recipient, read_output
-from gpt_oss_server.items.kind import (
-    ItemKind,
-    ToolType,
-    call_output,
-    client_call,
-    completed,
-    with_json_arguments,
-)
+from gpt_oss_server.items.kind import ItemKind, ItemType, ToolType, completed, with_json_arguments
 from gpt_oss_server.items.program import read_program_call
 
 
@@ -88,15 +81,14 @@ def _read_call(item: Item, where: str, conversation: Conversation) -> None:
     return conversation.call(where, item, function_recipient(item), arguments, "json")
 
 
+def _listed(item: Item) -> Item:
+    return completed(with_json_arguments(item))
+
+
 FUNCTION_CALL = ItemKind(
     items=(
-        client_call(
-            FunctionCallBuilder.kind,
-            _read_call,
-            FunctionCallBuilder.prefix,
-            listed=lambda item: completed(with_json_arguments(item)),
-        ),
-        call_output("function_call_output", read_output, "fco"),
+        ItemType("function_call", _read_call, FunctionCallBuilder.prefix, _listed, needs_output=True),
+        ItemType("function_call_output", read_output, "fco", completed),
     ),
     tools=(ToolType("function", _read_tool, FunctionCallBuilder),),
 )

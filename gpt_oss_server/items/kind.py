@@ -75,15 +75,6 @@ def with_json_arguments(item: Item) -> Item:
     return {**item, "arguments": to_json(arguments).decode()} if isinstance(arguments, dict) else item
 
 
-def client_call(name: str, read: ReadItem, prefix: str, *, listed: Change = completed) -> ItemType:
-    """Calls that the client must answer."""
-    return ItemType(name, read, prefix, listed, needs_output=True)
-
-
-def call_output(name: str, read: ReadItem, prefix: str, *, listed: Change = completed) -> ItemType:
-    return ItemType(name, read, prefix, listed)
-
-
 def shaped_kind(
     tool: str,
     action: str,
@@ -95,6 +86,6 @@ def shaped_kind(
     listed_output: Change = completed,
 ) -> ItemKind:
     """A tool that the client runs, whose shape the API fixes; `action` is the key of a call's arguments."""
-    call = client_call(f"{tool}_call", read_action(tool, action), build.prefix, listed=listed)
-    output = call_output(f"{tool}_call_output", read_json_output, output_prefix, listed=listed_output)
+    call = ItemType(f"{tool}_call", read_action(tool, action), build.prefix, listed, needs_output=True)
+    output = ItemType(f"{tool}_call_output", read_json_output, output_prefix, listed_output)
     return ItemKind((call, output), (ToolType(tool, read_tool, build),))

@@ -64,7 +64,8 @@ class McpCallBuilder(ServerCall):
         if output is None:
             return item
         if output.failed:
-            return {**item, "error": _tool_error(output.details.get("error") or output.text)}
+            said = {"type": "text", "text": output.details.get("error") or output.text}
+            return {**item, "error": {"type": "mcp_tool_execution_error", "content": [said]}}
         return {**item, "output": output.details.get("output") or output.text}  # the model may have read less
 
     def answered(self, text: str, output: ToolOutput) -> tuple[list[Event], Item]:
@@ -76,11 +77,6 @@ class McpCallBuilder(ServerCall):
             stopped = ToolOutput("The call was stopped before it had answered.", failed=True)
             return self.answered(text, stopped)
         return super().close(text, complete=complete)
-
-
-def _tool_error(text: str) -> dict[str, Any]:
-    """The form that clients read, for failures of the server and of the tool alike."""
-    return {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
 
 
 class McpApprovalBuilder(ItemBuilder):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from gpt_oss_server.content.logprobs import Scores, Speller
+from gpt_oss_server.content.logprobs import Speller, TextScores
 from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.ids import Ids
@@ -34,17 +34,15 @@ class MessageBuilder(TextItem):
     delta_type = "response.output_text.delta"
     done_type = "response.output_text.done"
 
-    def __init__(self, item_id: str, phase: str, scores: Scores | None = None) -> None:
+    def __init__(self, item_id: str, phase: str, speller: Speller | None) -> None:
         super().__init__(item_id)
         self._phase = phase
-        self._scores = scores
-        self._fed = 0  # characters of the model's text so far
+        self._scores = None if speller is None else TextScores(speller)
         self._due: list[Item] = []  # log-probabilities to send with the next text
-        self._sent: list[Item] = []
 
     def score(self, scored: TokenLogprob) -> None:
         if self._scores is not None:
-            self._scores.feed(scored, self._fed)
+            self._scores.score(scored)
 
     def item(self, content: list[Item], status: str) -> Item:
         return {
@@ -57,28 +55,28 @@ class MessageBuilder(TextItem):
         }
 
     def part(self, text: str) -> Item:
-        return {"type": "output_text", "annotations": [], "logprobs": list(self._sent), "text": text}
+        return {"type": "output_text", "annotations": [], "logprobs": self._sent, "text": text}
 
     def delta(self, text: str) -> tuple[Event, ...]:
-        if self._scores is not None:
-            self._take(text)
+        self._take(text)
         return (self._show(text),)
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
-        self._sent += self._due
         events, item = super().close(text, complete=complete)
-        events[0]["logprobs"] = list(self._sent)
+        events[0]["logprobs"] = self._sent
         return events, item
+
+    @property
+    def _sent(self) -> list[Item]:
+        return [] if self._scores is None else list(self._scores.sent)
 
     def _take(self, text: str) -> None:
         """Records text that the model wrote; the shown text may come later and differ."""
-        self._fed += len(text)
         if self._scores is not None:
-            self._due += self._scores.due(self._fed)
+            self._due += self._scores.show(text)
 
     def _show(self, text: str) -> Event:
         due, self._due = self._due, []
-        self._sent += due
         return {"type": self.delta_type, "content_index": 0, "delta": text, "logprobs": due}
 
 
@@ -96,15 +94,9 @@ class CitedMessageBuilder(MessageBuilder):
     }
 
     def __init__(
-        self,
-        item_id: str,
-        phase: str,
-        resolve: Resolve,
-        scores: Scores | None = None,
-        *,
-        in_json: bool = False,
+        self, item_id: str, phase: str, resolve: Resolve, speller: Speller | None, *, in_json: bool
     ) -> None:
-        super().__init__(item_id, phase, scores)
+        super().__init__(item_id, phase, speller)
         # A late import: it loads the browser's packages.
         from tools.browser.citations import Citation, CitationRewriter
 
@@ -188,8 +180,7 @@ def message(
     ids: Ids, phase: str, speller: Speller | None, cite: Resolve | None, *, answers_json: bool
 ) -> ItemBuilder:
     """A message to the user. `cite` resolves citations; with `answers_json`, the answer is JSON."""
-    item_id, scores = ids(_PREFIX), Scores(speller) if speller is not None else None
     if cite is None:
-        return MessageBuilder(item_id, phase, scores)
+        return MessageBuilder(ids(_PREFIX), phase, speller)
     in_json = answers_json and phase == "final_answer"
-    return CitedMessageBuilder(item_id, phase, cite, scores, in_json=in_json)
+    return CitedMessageBuilder(ids(_PREFIX), phase, cite, speller, in_json=in_json)

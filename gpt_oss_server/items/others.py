@@ -95,10 +95,7 @@ _MEMBERS: dict[str, Callable[[Fields, str, str], ClientTool]] = {
 
 
 class ContainerTool(HostedTool):
-    """The container of a tool server (`--tool-server`), one of the tools that gpt-oss was trained to use.
-
-    This server has none itself.
-    """
+    """The container of a tool server (`--tool-server`), which gpt-oss was trained to use. None runs here."""
 
     namespace = "container"
     types = ("container",)

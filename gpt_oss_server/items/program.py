@@ -10,17 +10,17 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic_core import to_json
 
 from gpt_oss_server.content.tools import ClientTool, RequestTools, Tool
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.http.validation import text_field
-from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, WholeItem, json_object
+from gpt_oss_server.items.builder import Event, Item, ItemBuilder, WholeItem, json_object
 from gpt_oss_server.items.conversation import PROGRAM, Approved, Conversation
 from gpt_oss_server.items.hosted import HostedCall, HostedTool
-from gpt_oss_server.items.kind import ItemKind, ItemType, ToolType, completed
+from gpt_oss_server.items.kind import ItemKind, ItemType, completed
 from gpt_oss_server.items.tool_search import declared_text
 from tools.tool import WAITS, Declaration, ToolOutput
 
@@ -152,16 +152,14 @@ class ProgramCall(WholeItem):
 
     def close(self, text: str, *, complete: bool) -> tuple[list[Event], Item]:
         name, arguments = self._item["name"], self._item["arguments"]
-        event = {"type": "response.function_call_arguments"}
         return [
-            {**event, "type": f"{event['type']}.delta", "delta": arguments},
-            {**event, "type": f"{event['type']}.done", "name": name, "arguments": arguments},
+            {"type": "response.function_call_arguments.delta", "delta": arguments},
+            {"type": "response.function_call_arguments.done", "name": name, "arguments": arguments},
         ], self._item
 
 
 class ProgramOutput(WholeItem):
     about = "What a `program` printed."
-    about_events: ClassVar[EventTexts] = {}
 
 
 class Program(HostedTool):
@@ -177,8 +175,7 @@ class Program(HostedTool):
             ItemType("program", _read_program, self.id_prefix),
             ItemType("program_output", _read_output, "progo", listed=completed),
         )
-        [tool] = super().kind().tools
-        return ItemKind(items, (ToolType(TYPE, tool.read, namespace=self.namespace),))
+        return replace(super().kind(), items=items)
 
     def declared(self, declaration: Declaration, options: Mapping[str, Any]) -> Declaration:
         functions = declared_text([_with_output(tool) for tool in options.get("functions", ())], {})

@@ -16,7 +16,7 @@ from gpt_oss_server.content.parts import text_of
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.history import Segment
 from gpt_oss_server.ids import Ids
-from gpt_oss_server.items.builder import Event, EventTexts, Item, ItemBuilder, TextItem
+from gpt_oss_server.items.builder import Event, EventTexts, Item, TextItem
 from gpt_oss_server.items.conversation import Conversation
 from gpt_oss_server.items.kind import ItemKind, ItemType
 from gpt_oss_server.stores.sealing import Sealer, packed_tokens, unpacked_tokens
@@ -52,19 +52,14 @@ class ReasoningBuilder(TextItem):
     }
 
     def __init__(
-        self,
-        item_id: str,
-        summary: Summary | None = None,
-        seal: Seal | None = None,
-        events: str = REASONING_EVENTS["openai"],
-        scores: TextScores | None = None,
+        self, ids: Ids, summary: Summary | None, seal: Seal | None, events: str, speller: Speller | None
     ) -> None:
-        super().__init__(item_id)
+        super().__init__(ids(_PREFIX))
         self.delta_type, self.done_type = f"{events}.delta", f"{events}.done"
         self._summary = summary
         self._seal = seal
         self._sealed: str | None = None
-        self._scores = scores
+        self._scores = None if speller is None else TextScores(speller)
 
     def item(self, content: list[Item], status: str) -> Item:
         summary = [] if self._summary is None else list(self._summary.parts)
@@ -129,13 +124,9 @@ class Summary:
         if gap.count("\n") > 1:
             self._end_summary_part(events)
         if self._open is None:
-            self._begin_summary_part(events)
-            gap = ""
+            self._open, gap = [], ""
+            events.append(self._event("part.added", part=_summary_part("")))
         self._due += gap + word
-
-    def _begin_summary_part(self, events: list[Event]) -> None:
-        self._open = []
-        events.append(self._event("part.added", part=_summary_part("")))
 
     def _end_summary_part(self, events: list[Event]) -> None:
         if self._open is None:
@@ -186,15 +177,3 @@ def _read(item: Item, where: str, conversation: Conversation) -> None:
 
 
 REASONING = ItemKind((ItemType("reasoning", _read, _PREFIX),))
-
-
-def reasoning(
-    ids: Ids, summary: bool, seal: Seal | None, events: str, speller: Speller | None
-) -> ItemBuilder:
-    return ReasoningBuilder(
-        ids(_PREFIX),
-        Summary() if summary else None,
-        seal,
-        events,
-        None if speller is None else TextScores(speller),
-    )

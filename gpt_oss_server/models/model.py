@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from gpt_oss_server.constraints.binding import Binding, bind, bind_plain, make_ready
@@ -48,10 +48,6 @@ class Model:
             engine = LoggedEngine(engine, encoding)
         form = CallForm(settings.call_form.replace("-", "_"))
         return cls(engine, settings, encoding, Renderer(encoding, call_form=form), title=title)
-
-    def sampling_from(self, engine: Engine) -> Model:
-        """The same model, whose tokens come from another engine, such as a recorded one."""
-        return replace(self, engine=engine)
 
     @property
     def info(self) -> EngineInfo:

@@ -1,6 +1,6 @@
 """The models of one server, side by side: a request names one, or takes the first that its key may use."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gpt_oss_server.errors import ApiError, ModelNotAllowed, ModelNotServed
 from gpt_oss_server.models.model import Model
@@ -46,7 +46,12 @@ class Models:
         allowed = self.names(may_use)
         if name is None and allowed:
             return next(iter(allowed.values()))
-        model = model or self._of_any_name(str(name), allowed)
+        if (model := model or self._catch_all) is None:
+            raise ModelNotServed(
+                f"The model {name!r} is not served here. Served: {', '.join(allowed)}. "
+                "Leave `model` out for the default, or start the server with --served-model-name.",
+                param="model",
+            )
         if not _allows(may_use, model):
             may = (
                 f"Choose one of {', '.join(allowed)}" if allowed else "Ask the server's operator to allow one"
@@ -55,15 +60,6 @@ class Models:
                 f"This API key may not use the model {name or model.name!r}. {may}.", param="model"
             )
         return model
-
-    def _of_any_name(self, name: str, allowed: Mapping[str, Model]) -> Model:
-        if self._catch_all is None:
-            raise ModelNotServed(
-                f"The model {name!r} is not served here. Served: {', '.join(allowed)}. "
-                "Leave `model` out for the default, or start the server with --served-model-name.",
-                param="model",
-            )
-        return self._catch_all
 
     def check_room(self) -> None:
         """Refuses if each model would refuse a request now, with the first one's reason."""

@@ -6,7 +6,6 @@ what may fail within `failing`, so that its last events can follow either end. I
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.caller.record import note_answer
@@ -21,11 +20,6 @@ from gpt_oss_server.turns.transcript import Transcript
 from inference.engine import Finish
 
 
-class SampledRequest(SamplingRequest, Protocol):
-    @property
-    def model(self) -> str | None: ...
-
-
 class Life:
     def __init__(
         self,
@@ -34,7 +28,7 @@ class Life:
         api: Api,
         title: str,
         run_id: str,
-        request: SampledRequest,
+        request: SamplingRequest,
         *,
         usage: Callable[[], Usage],
         finish: Callable[[], str],

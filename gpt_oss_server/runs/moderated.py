@@ -28,10 +28,12 @@ _NO_TEXT = {"type": "error", "code": "no_text", "message": "There is no text to 
 
 
 class Moderated:
-    def __init__(self, judge: Callable[[str], Awaitable[Found]], given: str, blocks: frozenset[str]) -> None:
-        """`given` is the text of the input; `blocks` names what is blocked if it is flagged."""
+    def __init__(
+        self, judge: Callable[[str], Awaitable[Found]], given: object, blocks: frozenset[str]
+    ) -> None:
+        """`given` is the request's input; `blocks` names what is blocked if it is flagged."""
         self._judge = judge
-        self._given = given
+        self._given = "\n".join(reversed([*_newest(given)]))
         self._blocks = blocks
         self._input: asyncio.Task[Found] | None = None  # the choices share it
         self._said: dict[int, list[str]] = {}
@@ -60,7 +62,7 @@ class Moderated:
                 else:
                     yield batch
         if held and (await self._of_output(index)).get("flagged"):
-            transcript.withhold()
+            transcript.segments.clear()  # no message stays in the conversation; the tokens count
             held = [[TurnFinished(Finish.FILTERED)]]
         for batch in held:
             yield batch
@@ -106,7 +108,7 @@ def moderated(
     model = judging_model(wanted.model, settings, "moderation")
     if judge is None:  # where prompts are shown, and nothing is generated
         return None
-    return Moderated(partial(judge, caller, model), "\n".join(reversed([*_newest(given)])), wanted.blocks)
+    return Moderated(partial(judge, caller, model), given, wanted.blocks)
 
 
 def judging_model(name: str | None, settings: Settings, param: str) -> str:

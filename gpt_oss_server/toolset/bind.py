@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from importlib import import_module
 
 from gpt_oss_server.caller.access import MCP
 from gpt_oss_server.caller.caller import Caller
@@ -93,20 +94,16 @@ async def _with_servers(hosted: HostedTools, tools: RequestTools, toolset: Tools
     if not tools.servers or not tools.offered:
         return hosted
     # On a thread, because the first import takes more than a second.
-    connect = await asyncio.to_thread(_connect)
-    servers = await connect(tools.servers, toolset, hosted.namespaces, ids, tools.listings)
+    connecting = await asyncio.to_thread(import_module, "gpt_oss_server.toolset.servers")
+    servers: ServerTools = await connecting.connect_servers(
+        tools.servers, toolset, hosted.namespaces, ids, tools.listings
+    )
     return replace(
         hosted,
         declarations=(*hosted.declarations, *servers.declarations),
         options={**hosted.options, **servers.options},
         servers=servers,
     )
-
-
-def _connect() -> Callable[..., Awaitable[ServerTools]]:
-    from gpt_oss_server.toolset.servers import connect_servers
-
-    return connect_servers
 
 
 def _open_container(container: str, namespace: str, toolset: Toolset, caller: Caller) -> str:

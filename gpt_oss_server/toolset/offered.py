@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.caller.caller import Caller
@@ -158,7 +159,9 @@ class ToolsetMaker:
             await self._add_hosted(tool, make, toolset)
         offers: list[Offer] = []
         if self._servers or settings.tool_server:
-            await asyncio.to_thread(_load_mcp)
+            # On a thread, because the first import takes more than a second.
+            await asyncio.to_thread(import_module, "tools.mcp.client")
+            await asyncio.to_thread(import_module, "tools.mcp.external")
             self._add_servers(toolset, offers)
         toolset.toolbox = Toolbox(offers, on_call=self._on_call)
         self._missing = list(settings.tool_server)
@@ -251,14 +254,6 @@ class ToolsetMaker:
                     toolset.refusals.pop(name, None)
                 _log.info("The tool server %s is available now.", url)
             self._missing.remove(url)
-
-
-def _load_mcp() -> None:
-    """Imports what `_make` needs. On a thread, because the first import takes more than a second."""
-    from tools.mcp import client, external
-
-    assert client
-    assert external
 
 
 def _check_tool_servers(settings: Settings) -> None:

@@ -22,7 +22,7 @@ from tools.mcp.failures import McpFailure
 from tools.mcp.listing import McpListing
 from tools.mcp.request import request_tool
 from tools.mcp.transports import Reach
-from tools.toolbox import Offer, Toolbox, offer_of
+from tools.toolbox import Toolbox, offer_of
 
 Server = McpTool | Narrowed
 
@@ -41,7 +41,7 @@ async def connect_servers(
     earlier = [carried_listing(written, records) for _, written in servers]
     named = [_read(*written, toolset, before) for written, before in zip(servers, earlier, strict=True)]
     _check_namespaces([server.declaration.namespace for server in named], taken)
-    own = [_offer(server) for server in named if isinstance(server, McpTool)]
+    own = [offer_of(each, each.timeout, counted_as="mcp") for each in named if isinstance(each, McpTool)]
     toolbox = Toolbox(own, parent=toolset.toolbox) if own else None
     try:
         listings = await asyncio.gather(*map(_listing, named))  # concurrently: one may not answer at all
@@ -93,10 +93,6 @@ async def _news(
     about = {"instructions": listing.instructions} if listing.instructions else {}
     item = {**list_item(ids, server.label), "tools": shown_tools(listing), **about}
     return item, record_of(server.label, url, await server.full_listing())
-
-
-def _offer(server: McpTool) -> Offer:
-    return offer_of(server, server.timeout, counted_as="mcp")
 
 
 def _read(where: str, tool: Tool, toolset: Toolset, listing: McpListing | None) -> Server:

@@ -13,12 +13,18 @@ _log = logging.getLogger(__name__)
 _MOST_SLIPS = 100
 
 
-def debug_metadata(encoding: Encoding, transcript: Transcript) -> dict[str, str]:
-    """Texts, as all metadata; lists are JSON. A token that was not sampled here has no log-probability."""
+def debug_metadata(
+    encoding: Encoding, transcript: Transcript, compaction: Transcript | None = None
+) -> dict[str, str]:
+    """Texts, as all metadata; lists are JSON. A token that was not sampled here has no log-probability.
+
+    `compaction`: the prompt that requested a summary, and the summary as the model wrote it.
+    """
     # Bounded: a broken model can slip at every token.
     departures: list[Slip | TurnWarning] = [*transcript.slips[:_MOST_SLIPS], *transcript.warnings]
     warnings = [{"kind": departure.kind, "detail": departure.detail} for departure in departures]
     texts = _texts(encoding, transcript, "__debug")
+    summarised = {} if compaction is None else _texts(encoding, compaction, "__debug_compaction")
     return {
         "__debug": "".join(texts.values()),
         **texts,
@@ -26,12 +32,8 @@ def debug_metadata(encoding: Encoding, transcript: Transcript) -> dict[str, str]
         "__debug_output_ids": json.dumps(transcript.tokens),
         "__debug_output_logprobs": json.dumps(_scores(transcript)),
         "__debug_warnings": json.dumps(warnings, ensure_ascii=False),
+        **summarised,
     }
-
-
-def debug_compaction(encoding: Encoding, transcript: Transcript) -> dict[str, str]:
-    """The prompt that requested a summary, and the summary as the model wrote it."""
-    return _texts(encoding, transcript, "__debug_compaction")
 
 
 def _texts(encoding: Encoding, transcript: Transcript, key: str) -> dict[str, str]:

@@ -171,7 +171,7 @@ class Generation:
         if recipient is None:
             return
         if self._calls.repeats(call):
-            self._transcript.drop_message()
+            self._transcript.messages.pop()  # its tokens count, but belong to no message
             self._end_at_call(WarningKind.REPEATED_CALL, f"The model repeated its call of '{recipient}'")
             return
         self._calls.add(call)

@@ -77,10 +77,7 @@ def check_can_fit(context: int, param: str, *parts: object) -> None:
 
 
 def thinking_of(effort: str | None, budget: int | None, settings: Settings) -> Thinking:
-    """Effort and budget are the request's own, if any.
-
-    Without a budget of its own, the smaller of the effort's and the operator's applies.
-    """
+    """Those of the request; without a budget of its own, the smaller of the effort's and the operator's."""
     thinking = _EFFORTS[effort or settings.default_reasoning_effort]
     if budget is not None:
         return replace(thinking, budget=budget)
@@ -241,6 +238,8 @@ class SamplingRequest(Protocol):
     """A request of any API. Its sampling fields have the names of the fields of `Sampling`."""
 
     @property
+    def model(self) -> str | None: ...
+    @property
     def scores(self) -> int | None:
         """The number of alternatives for each log-probability; None: no log-probabilities."""
         ...
@@ -316,7 +315,10 @@ def _honoured_fields(request: SamplingRequest, info: EngineInfo) -> dict[str, An
         fields["logprobs"] = logprobs
     for name in ignored_fields(request, info):
         del fields[name]
-    _check_honoured(fields, info)
+    for name in fields:
+        if name not in info.honours and fields[name] != getattr(Sampling(), name):
+            field = _FIELD_OF.get(name, name)
+            raise UnsupportedField.at(field, f"is not served by the model {info.name!r}. Leave it out.")
     return fields
 
 
@@ -340,10 +342,3 @@ def begun_call(wanted: Wanted, info: EngineInfo, renderer: Renderer) -> tuple[in
     [call] = forced
     written = renderer.call(call.recipient, "", content_type=None if call.raw else "json").tokens
     return tuple(written[len(renderer.cue) : -1])
-
-
-def _check_honoured(fields: Mapping[str, Any], info: EngineInfo) -> None:
-    for name in fields:
-        if name not in info.honours and fields[name] != getattr(Sampling(), name):
-            field = _FIELD_OF.get(name, name)
-            raise UnsupportedField.at(field, f"is not served by the model {info.name!r}. Leave it out.")

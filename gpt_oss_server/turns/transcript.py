@@ -113,14 +113,6 @@ class Transcript:
             self.generations[-1].ended = self.clock()
         return messages[-1] if messages else None
 
-    def withhold(self) -> None:
-        """Leave all messages of an ended turn out of the conversation. Their tokens count."""
-        self.segments.clear()
-
-    def drop_message(self) -> None:
-        """Leave out the last message: its tokens count, but belong to no message."""
-        self.messages.pop()
-
     @property
     def departures(self) -> list[str]:
         """The kinds of the slips that were repaired, and of the warnings that say why the server ended it."""

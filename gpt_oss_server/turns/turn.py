@@ -89,10 +89,7 @@ class Turn:
         return self._generation.stopped_by
 
     async def check_form(self) -> None:
-        """Raise `InvalidOutput` if the finished turn lacks the form that the request requires.
-
-        Only for engines that cannot enforce a form.
-        """
+        """Raise `InvalidOutput` if the turn lacks the required form, which some engines cannot enforce."""
         check = self._plan.binding.check
         if check is None:
             return

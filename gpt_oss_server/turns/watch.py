@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from inference.engine import Sampling, Step
 
@@ -67,33 +66,20 @@ class WatchedTool:
     failed: bool = False
 
 
-class Watch(Protocol):
-    """Learns of the parts of a turn while they happen."""
+class Watch:
+    """Learns of the parts of a turn while they happen. This one makes nothing of it."""
 
     def began(self, span: MeasuredSpan) -> None:
         """It may set the span's `trace`."""
-        ...
 
     def ended(self, span: MeasuredSpan, error: BaseException | None) -> None: ...
-
-    def tool(self, recipient: str) -> AbstractContextManager[WatchedTool]: ...
-
-
-class Unwatched:
-    """Watches nothing."""
-
-    def began(self, span: MeasuredSpan) -> None:
-        return None
-
-    def ended(self, span: MeasuredSpan, error: BaseException | None) -> None:
-        return None
 
     @contextmanager
     def tool(self, recipient: str) -> Iterator[WatchedTool]:
         yield WatchedTool(recipient)
 
 
-UNWATCHED = Unwatched()
+UNWATCHED = Watch()
 
 
 @contextmanager

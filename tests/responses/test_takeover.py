@@ -97,13 +97,11 @@ class Process:
         """Continues what can be claimed, to its end."""
         service = self.service
         service.continuing.start()
-        takeover = service.continuing._takeover
-        assert takeover is not None
 
         async def running() -> int:
             return len(service.background._running)
 
-        await takeover.look()
+        await service.continuing.look()
         await until_found(running, lambda count: not count)
 
     async def close(self) -> None:

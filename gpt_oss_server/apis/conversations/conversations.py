@@ -135,17 +135,7 @@ class Conversations:
         return ConversationPart(tuple(read.items), past.added(read.segments, read.recipients, read.approvals))
 
     def _rendered(self, items: list[Any], past: Past) -> Conversation:
-        return read_input(
-            items,
-            self._work.kinds,
-            self._work.model.renderer,
-            self._work.ids,
-            recipients=past.recipients,
-            approvals=past.approvals,
-            sealer=self._work.keep.sealer,
-            where="items",
-            is_whole=False,
-        )
+        return read_input(items, self._work, past, where="items", is_whole=False)
 
     def _without(
         self, conversation_id: str, parts: Sequence[ConversationPart], item_id: str

@@ -15,6 +15,7 @@ from typing import Any
 
 from gpt_oss_server.apis.decisions.request import Choice, CreateDecision, Question
 from gpt_oss_server.apis.responses.input import read_input
+from gpt_oss_server.apis.responses.past import Past
 from gpt_oss_server.apis.responses.resource import shown_usage
 from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.errors import ContextLengthExceeded, InvalidRequest, UnsupportedField
@@ -59,16 +60,7 @@ def lay_out(request: CreateDecision, work: Work) -> Asked:
             param="model",
         )
     check_can_fit(model.info.context_length, "input", request.input)
-    conversation = read_input(
-        request.input,
-        work.kinds,
-        renderer,
-        work.ids,
-        recipients={},
-        approvals={},
-        sealer=work.keep.sealer,
-        leads=True,
-    )
+    conversation = read_input(request.input, work, Past(), leads=True)
     if not conversation.segments:
         raise InvalidRequest.at("input", "is empty: send what the questions are about.")
     system = renderer.system(effort="low", date=work.date(), identity=model.settings.identity)

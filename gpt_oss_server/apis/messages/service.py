@@ -161,7 +161,7 @@ class MessagesService:
         def spellings(content: Sequence[Block]) -> str | None:
             if read.begun:
                 return None  # the client joins its beginning and the rest into one text
-            return sealed_spellings(content, run.turn.segments, work.model.renderer, work.keep.sealer)
+            return sealed_spellings(content, run.transcript.segments, work.model.renderer, work.keep.sealer)
 
         return MessageWriter(shown, run, spellings, work.keep.sealer)
 

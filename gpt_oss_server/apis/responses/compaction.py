@@ -18,10 +18,9 @@ from gpt_oss_server.errors import ContextLengthExceeded, GenerationFailed, from_
 from gpt_oss_server.harmony.encoding import MESSAGE, Encoding
 from gpt_oss_server.harmony.events import MessageFinished
 from gpt_oss_server.harmony.history import Segment, kept
-from gpt_oss_server.harmony.render import Renderer
 from gpt_oss_server.items.builder import Item
 from gpt_oss_server.items.compaction import Compacted, compaction_item
-from gpt_oss_server.models.limits import TurnLimits
+from gpt_oss_server.models.model import Model
 from gpt_oss_server.runs.usage import usage_of_turns
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.turns.debug import log_turn
@@ -29,7 +28,7 @@ from gpt_oss_server.turns.plan import TurnPlan
 from gpt_oss_server.turns.prompt import Head
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
-from inference.engine import Engine, InferenceError, Sampling
+from inference.engine import InferenceError, Sampling
 
 _SUMMARY_REQUEST = """\
 This conversation has grown too long and will be replaced by a summary, which you write now. You will go on \
@@ -54,20 +53,17 @@ class Compaction:
     instructions: tuple[str, ...]
     user_messages: tuple[str, ...]
     alone: bool  # no response follows it
-    limits: TurnLimits = field(default_factory=TurnLimits)
     binding: Binding = field(default_factory=Binding)
 
-    async def make(
-        self, transcript: Transcript, engine: Engine, encoding: Encoding, renderer: Renderer
-    ) -> Compacted:
+    async def make(self, transcript: Transcript, model: Model) -> Compacted:
         """`transcript` belongs to the prompt. It holds the sampled tokens even if this fails."""
         plan = TurnPlan(
-            engine=engine,
-            encoding=encoding,
-            renderer=renderer,
+            engine=model.engine,
+            encoding=model.encoding,
+            renderer=model.renderer,
             sampling=self.sampling,
             binding=self.binding,
-            limits=self.limits,
+            limits=model.limits,
         )
         async with aclosing(Turn(plan, transcript).events()) as events:
             async for _ in events:
@@ -81,9 +77,9 @@ class Compaction:
         self, response_id: str, work: Work, messages: list[Item], spending: Spending
     ) -> dict[str, Any]:
         """The API's object: the user's messages and the compaction, to send in place of the conversation."""
-        model, transcript = work.model, Transcript(self.prompt)
+        transcript = Transcript(self.prompt)
         try:
-            compacted = await self.make(transcript, model.engine, model.encoding, model.renderer)
+            compacted = await self.make(transcript, work.model)
         except InferenceError as error:
             raise from_inference(error) from error
         finally:

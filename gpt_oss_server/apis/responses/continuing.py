@@ -1,12 +1,15 @@
 """Background responses that outlive their process: recorded while they run, and built again elsewhere.
 
-Takes the runs that a process has lost. Returns them as runs that repeat what they did and then go on, and the
-current state of those that run in other processes. Without shared runs (`Stores.claims`), it does nothing.
+Takes the runs that no process holds any more. Builds each again, lets it repeat what it did before, silently,
+and drives it on; one that cannot be built, or that was tried too often, ends as failed. Shows that this
+process lives, and the current state of runs of other processes. Without shared runs (`Stores.claims`), it
+does nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -19,7 +22,6 @@ from gpt_oss_server.apis.responses.prepare import PreparedResponse, bind
 from gpt_oss_server.apis.responses.request import CreateResponse
 from gpt_oss_server.apis.responses.run import Run
 from gpt_oss_server.apis.responses.storage import announce
-from gpt_oss_server.apis.responses.takeover import Takeover
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.errors import ApiError, RunInterrupted, StoreUnavailable
 from gpt_oss_server.http.sse import encode
@@ -32,10 +34,14 @@ from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.chain import Position
 from gpt_oss_server.stores.events import Claimed, Continuation
 from gpt_oss_server.stores.kinds.keep import Keep
+from gpt_oss_server.stores.repeated import Repeated
+from gpt_oss_server.stores.sql.events import EventLogs
 
 _CANCEL_SECONDS = 10.0  # that another server has to end a run
-_LOOK_SECONDS = 0.05
+_ASK_SECONDS = 0.05  # between questions whether it has
+_LOOK_SECONDS = 0.5  # between looks for runs to continue or to cancel
 _UNFINISHED = ("queued", "in_progress")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +59,8 @@ class Blueprint:
     caller: dict[str, Any] = field(default_factory=dict)  # with the limits and tools of its key
 
     @classmethod
-    def of(cls, run: Run, prepared: PreparedResponse, seed: str) -> Blueprint:
-        past = prepared.past
-        return cls(
-            seed=seed,
-            request=prepared.request.model_dump(mode="json", exclude_unset=True),
-            response=run.response,
-            items=list(prepared.items),
-            results=dict(past.results),
-            session=past.session,
-            position=past.position,
-            prompt=list(prepared.prompt),
-            caller=run.caller.stored,
-        )
-
-    @classmethod
     def read(cls, content: bytes) -> Blueprint:
         return cls(**from_json(content))
-
-    @property
-    def continuation(self) -> Continuation:
-        return Continuation(to_json(asdict(self)), self.position)
-
-    @property
-    def parsed(self) -> CreateResponse:
-        return CreateResponse.model_validate(self.request)
 
     async def past(self, keep: Keep) -> Past:
         history = await keep.responses.history_at(self.position, self.session)
@@ -103,7 +86,19 @@ class Recording:
     work: Work
 
     def continuation(self, run: Run, prepared: PreparedResponse) -> Continuation:
-        return Blueprint.of(run, prepared, self.seed).continuation
+        past = prepared.past
+        blueprint = Blueprint(
+            seed=self.seed,
+            request=prepared.request.model_dump(mode="json", exclude_unset=True),
+            response=run.response,
+            items=list(prepared.items),
+            results=dict(past.results),
+            session=past.session,
+            position=past.position,
+            prompt=list(prepared.prompt),
+            caller=run.caller.stored,
+        )
+        return Continuation(to_json(asdict(blueprint)), past.position)
 
 
 class Continuing:
@@ -111,19 +106,35 @@ class Continuing:
         self._served = served
         self._background = background
         self._claims = served.stores.claims
-        self._takeover: Takeover | None = None
+        self._claims_more = True
+        self._renewed = 0.0
+        self._stopping: set[asyncio.Task[None]] = set()
+        problem = "Background responses of other servers cannot be continued"
+        self._repeated = Repeated(self.look, _LOOK_SECONDS, problem)
 
     def start(self) -> None:
         """Call it in the event loop."""
         if self._claims is not None:
-            lease = self._served.settings.background_lease
-            self._takeover = Takeover(self._background, self._claims, self.build, self.fail, lease=lease)
-            self._takeover.start()
+            self._repeated.start()
+
+    async def look(self) -> None:
+        """Renews the leases, cancels what should be, and continues every run that it can claim, if it may."""
+        if (claims := self._claims) is None:
+            return
+        now = asyncio.get_running_loop().time()
+        if not self._renewed or now - self._renewed > self._served.settings.background_lease / 3:
+            await claims.renew()
+            self._renewed = now
+        for run_id in await claims.cancelled():
+            task = asyncio.create_task(self._background.stop_here(run_id))
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)
+        while self._claims_more and self._background.has_room and (claimed := await claims.claim()):
+            await self._continue(claimed, claims)
 
     async def drained(self) -> None:
         """Takes over no more runs, and returns when those of this process have ended."""
-        if self._takeover is not None:
-            self._takeover.claims_more = False
+        self._claims_more = False
         await self._background.ended()
 
     async def end_late_work(self) -> int:
@@ -138,8 +149,7 @@ class Continuing:
 
     async def close(self) -> None:
         """Takes over no more runs, and leaves those of this process to others."""
-        if self._takeover is not None:
-            await self._takeover.close()
+        await self._repeated.close()
         await self._background.hand_over()
 
     def new_recording(self, work: Work) -> Recording | None:
@@ -159,8 +169,8 @@ class Continuing:
         work = _recorded(work, blueprint.seed, tape)
         began = float(blueprint.response["created_at"])
         then = replace(work, clock=lambda: began)  # the prompt has the date
-        past = await blueprint.past(work.keep)
-        prepared = await bind(served, then, blueprint.parsed, claimed.run_id, past)
+        request, past = CreateResponse.model_validate(blueprint.request), await blueprint.past(work.keep)
+        prepared = await bind(served, then, request, claimed.run_id, past)
         return Run(
             replace(prepared, prompt=tuple(blueprint.prompt)),
             served,
@@ -172,7 +182,7 @@ class Continuing:
             stored=stored,
         )
 
-    async def fail(self, claimed: Claimed, error: ApiError) -> None:
+    async def _fail(self, claimed: Claimed, error: ApiError) -> None:
         """Ends a run that cannot be built. Its logged output is kept."""
         logs = self._served.stores.events
         blueprint = Blueprint.read(claimed.request)
@@ -203,7 +213,7 @@ class Continuing:
                     f"The server that runs the response {response_id!r} has not cancelled it yet. Try again "
                     "in a moment."
                 )
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_ASK_SECONDS)
 
     def _at_end(self, claimed: Claimed, stored: StoredResponse | None) -> Callable[[], BaseException] | None:
         """The error where the tape ends, for a run that shall not go on."""
@@ -223,15 +233,26 @@ class Continuing:
         """From the logged events, and without waiting for more."""
         logged = await self._claims.logged(response_id) if self._claims is not None else []
         events = (event.partition(b"data: ")[2] for event in logged)
-        return blueprint.snapshot([_parsed(event) for event in events if b'"delta"' not in event[:200]])
+        read: list[dict[str, Any]] = [from_json(event) for event in events if b'"delta"' not in event[:200]]
+        return blueprint.snapshot(read)
+
+    async def _continue(self, claimed: Claimed, claims: EventLogs) -> None:
+        try:
+            run = await self.build(claimed)
+        except StoreUnavailable:
+            await claims.give_back(claimed.run_id)
+            raise
+        except Exception as error:
+            _log.error("The background response %s cannot be continued.", claimed.run_id, exc_info=error)
+            why = error.message if isinstance(error, ApiError) else "The server's log says why."
+            problem = f"The response was interrupted and cannot be continued. {why}"
+            await self._fail(claimed, RunInterrupted(problem))
+            return
+        _log.info("Continuing the background response %s, attempt %d.", claimed.run_id, claimed.attempts)
+        self._background.go_on(run, claimed)
 
 
 def _recorded(work: Work, seed: str, tape: Tape) -> Work:
     """The same work, whose ids follow from the seed, and whose steps are on the tape."""
-    model = work.model.sampling_from(TapedEngine(work.model.engine, tape))
+    model = replace(work.model, engine=TapedEngine(work.model.engine, tape))
     return replace(work, model=model, ids=SeededIds(seed))
-
-
-def _parsed(event: bytes) -> dict[str, Any]:
-    parsed: dict[str, Any] = from_json(event)
-    return parsed

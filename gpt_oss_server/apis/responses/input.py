@@ -1,6 +1,6 @@
 """Reads input items into Harmony messages, each as its kind's row says.
 
-Takes the request's `input` (text, one item, or a list of them) and the recipients of earlier calls. Returns
+Takes the request's `input` (text, one item, or a list of them) and the past that it continues. Returns
 the segments that the items add to the conversation, the items as they are listed later, each with an id, and
 the recipients of their calls; before that, the tools that they load. Content that a text model cannot read
 becomes a note in the prompt. An item that would silently change the conversation is refused by name.
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from gpt_oss_server.apis.responses.past import Past
 from gpt_oss_server.content.pairing import Unpaired, in_order_of_calls, unpaired
 from gpt_oss_server.content.tools import RequestTools, Tool, recipient_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
@@ -22,7 +23,7 @@ from gpt_oss_server.items.conversation import Conversation, answered_call
 from gpt_oss_server.items.mcp import records_in
 from gpt_oss_server.items.table import Kinds
 from gpt_oss_server.items.tool_search import SEARCH, hide_deferred
-from gpt_oss_server.stores.sealing import Sealer
+from gpt_oss_server.runs.work import Work
 
 _SEARCH = recipient_of(SEARCH, None)
 _UNFINISHED = ("incomplete", "in_progress")
@@ -72,14 +73,9 @@ def _loading(kinds: Kinds, body_input: Any, *, leads: bool) -> Iterator[tuple[Ma
 
 def read_input(
     items_or_text: str | Item | list[Any] | None,
-    kinds: Kinds,
-    renderer: Renderer,
-    ids: Ids,
+    work: Work,
+    past: Past,
     *,
-    recipients: Mapping[str, str],
-    approvals: Mapping[str, tuple[str, str]],
-    sealer: Sealer,
-    results: Mapping[str, str] | None = None,
     servers: Mapping[str, tuple[str, str]] | None = None,
     tools: Mapping[str, RequestTools] | None = None,
     where: str = "input",
@@ -91,14 +87,15 @@ def read_input(
     `tools`: the tools of items whose tools have been parsed already, by the item's place. `is_whole`: no
     outputs of the calls follow later, so each call must have one.
     """
+    kinds, recipients = work.kinds, past.recipients
     conversation = Conversation(
-        renderer,
-        ids,
-        sealer,
+        work.model.renderer,
+        work.ids,
+        work.keep.sealer,
         kinds.read_loaded,
         recipients=dict(recipients),
-        approvals=dict(approvals),
-        results=results or {},
+        approvals=dict(past.approvals),
+        results=past.results,
         servers=servers or {},
         leads=leads,
         tools=tools or {},
@@ -118,7 +115,7 @@ def read_input(
         if index in answers.unanswered:
             conversation.close_cut_call(item)
         conversation.sources += [index] * (len(conversation.segments) - len(conversation.sources))
-    conversation.items = with_own_ids(kinds, [listed[index] for index in sorted(listed)], set(), ids)
+    conversation.items = with_own_ids(kinds, [listed[index] for index in sorted(listed)], set(), work.ids)
     return conversation
 
 
@@ -133,16 +130,12 @@ def _before_calls(items: Sequence[Any]) -> list[bool]:
     flags, call_follows = [], False
     for item in reversed(items):
         flags.append(call_follows)
-        kind = item.get("type") if isinstance(item, dict) else None
+        kind, role = (item.get("type"), item.get("role")) if isinstance(item, dict) else (None, None)
         if isinstance(kind, str) and (kind.endswith("_call") or kind == "mcp_approval_request"):
             call_follows = True
-        elif kind != "reasoning" and not (kind in (None, "message") and _is_assistants(item)):
+        elif kind != "reasoning" and not (kind in (None, "message") and role == "assistant"):
             call_follows = False
     return flags[::-1]
-
-
-def _is_assistants(item: Any) -> bool:
-    return isinstance(item, dict) and item.get("role") == "assistant"
 
 
 def _read_item(kinds: Kinds, item: Any, where: str, conversation: Conversation) -> Item | None:

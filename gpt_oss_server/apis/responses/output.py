@@ -1,4 +1,4 @@
-"""What a response shows of the model's messages: an item for each, and metadata.
+"""What a response shows of the model's messages: an item for each.
 
 Takes a prepared request and the header of each message. Returns the stream of its response, and for each
 header the builder of the item that the message becomes.
@@ -14,7 +14,6 @@ from gpt_oss_server.apis.responses.prepare import PreparedResponse
 from gpt_oss_server.apis.responses.stream import ResponseStream
 from gpt_oss_server.content.logprobs import Speller
 from gpt_oss_server.content.tools import ClientTool
-from gpt_oss_server.harmony.encoding import Encoding
 from gpt_oss_server.harmony.events import Channel, Header, MessageFinished
 from gpt_oss_server.ids import Ids
 from gpt_oss_server.items.builder import ItemBuilder
@@ -22,12 +21,10 @@ from gpt_oss_server.items.function_call import FunctionCallBuilder, unknown_func
 from gpt_oss_server.items.hosted import HostedCall
 from gpt_oss_server.items.mcp import McpApprovalBuilder, McpCallBuilder
 from gpt_oss_server.items.message import message
-from gpt_oss_server.items.reasoning import REASONING_EVENTS, Seal, reasoning, seal_reasoning
-from gpt_oss_server.items.table import Kinds
+from gpt_oss_server.items.reasoning import REASONING_EVENTS, ReasoningBuilder, Seal, Summary, seal_reasoning
 from gpt_oss_server.runs.background.tape import Tape
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.toolset.bound import HostedTools
-from gpt_oss_server.turns.debug import debug_compaction, debug_metadata
 from gpt_oss_server.turns.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -60,12 +57,6 @@ def new_stream(
     detail, clients = _detail(prepared, work, tape, transcript), prepared.tools.offered_clients
     route = item_route(work.ids, prepared.hosted, detail, clients)
     return ResponseStream(response, route, work.clock, ends_cut_calls=work.model.settings.end_cut_calls)
-
-
-def debug_of(encoding: Encoding, turn: Transcript, compaction: Transcript | None) -> dict[str, Any]:
-    """The metadata of a request that wants to be debugged."""
-    summarised = {} if compaction is None else debug_compaction(encoding, compaction)
-    return {**debug_metadata(encoding, turn), **summarised}
 
 
 def _detail(
@@ -101,9 +92,8 @@ def item_route(
 
     def to_user(channel: Channel) -> ItemBuilder:
         if channel == "analysis":
-            return reasoning(
-                ids, detail.summary, detail.seal, detail.reasoning_events, detail.reasoning_speller
-            )
+            summary, speller = Summary() if detail.summary else None, detail.reasoning_speller
+            return ReasoningBuilder(ids, summary, detail.seal, detail.reasoning_events, speller)
         phase = "final_answer" if channel == "final" else channel
         return message(ids, phase, detail.speller, detail.cite, answers_json=detail.answers_json)
 
@@ -119,7 +109,9 @@ def item_route(
         elif recipient in servers.approvals:
             return McpApprovalBuilder(ids, label, name)
         elif recipient in clients:
-            return _client_call(kinds, ids, clients[recipient])
+            build = kinds.tools[clients[recipient].kind].build
+            assert build is not None, "only tools that clients run become a `ClientTool`"
+            return build(ids, clients[recipient])
         elif not hosted.runs(recipient):
             return FunctionCallBuilder(ids, unknown_function(recipient))
         tool = kinds.called(recipient)
@@ -132,9 +124,3 @@ def item_route(
         return McpCallBuilder(ids, label, name, None if approval is None else approval[1])
 
     return route
-
-
-def _client_call(kinds: Kinds, ids: Ids, tool: ClientTool) -> ItemBuilder:
-    build = kinds.tools[tool.kind].build
-    assert build is not None, "only tools that clients run become a `ClientTool`"
-    return build(ids, tool)

@@ -4,7 +4,7 @@ Takes a validated request and the store. Returns the `Past` whose segments begin
 with each reference replaced by its item, or raises an error that names the missing id.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -128,21 +128,16 @@ async def _referred(reference: Mapping[str, Any], where: str, store: Responses) 
 
 async def past_user_messages(request: CreateResponse, keep: Keep) -> list[Item]:
     """The user's stored messages in the past of a request, from the last compaction on."""
-    if request.conversation_id is not None:
-        conversation_id = request.conversation_id
-        parts = found(await keep.conversations.conversation_parts(conversation_id), conversation_id)
-        return _user_messages_since_compaction([item for part in parts for item in part.items])
     items: list[Item] = []
+    if (conversation_id := request.conversation_id) is not None:
+        parts = found(await keep.conversations.conversation_parts(conversation_id), conversation_id)
+        items = [item for part in parts for item in part.items]
     response_id = request.previous_response_id
     while response_id is not None and (stored := await keep.responses.get(response_id)) is not None:
         items[:0] = stored.items
         if any(map(_is_compaction, stored.items)):
             break
         response_id = stored.response["previous_response_id"]
-    return _user_messages_since_compaction(items)
-
-
-def _user_messages_since_compaction(items: Sequence[Item]) -> list[Item]:
     last = max((index for index, item in enumerate(items) if _is_compaction(item)), default=-1)
     return [item for item in items[last + 1 :] if is_user_message(item)]
 

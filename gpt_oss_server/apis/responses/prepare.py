@@ -29,7 +29,6 @@ from gpt_oss_server.content.tools import RequestTools
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.history import Layout, Segment, since_compaction
 from gpt_oss_server.harmony.render import unanswered
-from gpt_oss_server.items.conversation import Conversation
 from gpt_oss_server.items.program import resume_programs
 from gpt_oss_server.runs.moderated import moderated
 from gpt_oss_server.runs.prepared import Prepared, bind_and_lay_out
@@ -66,140 +65,111 @@ class PreparedResponse(Prepared):
     after_compaction: Callable[[tuple[Segment, ...]], PreparedResponse] | None = None
 
 
-def prepare(
-    request: CreateResponse,
-    past: Past,
-    tools: RequestTools,
-    hosted: HostedTools,
-    work: Work,
-    context: int,
-    *,
-    compacts: bool = False,
-    counts: bool = False,
-    begun: str | None = None,
-) -> PreparedResponse:
-    """With `compacts`, the conversation is only compacted, as with a compaction_trigger.
-
-    With `counts`, only the prompt's length is determined, which may exceed every context. The answer goes on
-    from the text with which it has `begun`.
-    """
-    if request.truncation != "auto":
-        form = request.text.format if request.text else None
-        parts = (request.input, request.instructions, request.tools, form)
-        check_can_fit(context, "input", *parts)
-    conversation = read_input(
-        request.input,
-        work.kinds,
-        work.model.renderer,
-        work.ids,
-        recipients=past.recipients,
-        approvals=past.approvals,
-        results=past.results,
-        servers=hosted.servers.names,
-        sealer=work.keep.sealer,
-        leads=not past.history,
-        tools=tools.of_items,
-    )
-    resume_programs(conversation)
-    waiting = unanswered(past.history, work.model.renderer)
-    earlier = without_cut_results(past.history, waiting, conversation.answered, work.model.renderer)
-    history = since_compaction((*earlier, *conversation.segments))
-    if not history:
-        raise InvalidRequest.at("input", "is empty: send at least one message.")
-    check_answered(past.recipients, waiting, conversation.answered)
-    preparing = _Preparing(
-        request, past, tools, hosted, work, context, conversation, counts=counts, begun=begun
-    )
-    if compacts or conversation.compacts:
-        return preparing.compacting(history, alone=True)
-    whole = preparing.layout(history)
-    if preparing.threshold is not None and whole.length >= preparing.threshold:
-        return preparing.compacting(history, alone=False)
-    return preparing.ready(history, tuple(conversation.segments), whole)
-
-
+@dataclass
 class _Preparing:
-    """A request whose input has been read."""
+    """A request whose tools are bound, and whose input is read.
 
-    def __init__(
-        self,
-        request: CreateResponse,
-        past: Past,
-        tools: RequestTools,
-        hosted: HostedTools,
-        work: Work,
-        context: int,
-        conversation: Conversation,
-        *,
-        counts: bool,
-        begun: str | None,
-    ) -> None:
-        self._counts = counts
-        renderer = work.model.renderer
-        self._begun = () if begun is None else tuple(renderer.answer(begun).tokens[len(renderer.cue) : -1])
-        self._request = request
-        self._past = past
-        self._tools = tools
-        self._hosted = hosted
-        self._work = work
-        self._model = work.model
-        self._context = context
-        self._conversation = conversation
-        form = request.text.format if request.text else None
+    With `compacts`, the conversation is only compacted, as with a compaction_trigger. With `counts`, only the
+    prompt's length is determined, which may exceed every context. The answer goes on from the text with which
+    it has `begun`.
+    """
+
+    request: CreateResponse
+    past: Past
+    tools: RequestTools
+    hosted: HostedTools
+    work: Work
+    context: int
+    compacts: bool = False
+    counts: bool = False
+    begun: str | None = None
+
+    def __post_init__(self) -> None:
+        request, past, model = self.request, self.past, self.work.model
+        renderer, form = model.renderer, request.text.format if request.text else None
+        if request.truncation != "auto":
+            parts = (request.input, request.instructions, request.tools, form)
+            check_can_fit(self.context, "input", *parts)
+        self._conversation = conversation = read_input(
+            request.input,
+            self.work,
+            past,
+            servers=self.hosted.servers.names,
+            leads=not past.history,
+            tools=self.tools.of_items,
+        )
+        resume_programs(conversation)
+        waiting = unanswered(past.history, renderer)
+        earlier = without_cut_results(past.history, waiting, conversation.answered, renderer)
+        self._history = since_compaction((*earlier, *conversation.segments))
+        if not self._history:
+            raise InvalidRequest.at("input", "is empty: send at least one message.")
+        check_answered(past.recipients, waiting, conversation.answered)
+        begun = () if self.begun is None else renderer.answer(self.begun).tokens
+        self._begun = tuple(begun[len(renderer.cue) : -1])
         self._answer = requested_answer(request.forms, form, "text.format")
-        self._effort = conversation.effort or request.effort or work.model.settings.default_reasoning_effort
-        self._thinking = thinking_of(self._effort, request.reasoning_budget, work.model.settings)
+        self._effort = conversation.effort or request.effort or model.settings.default_reasoning_effort
+        self._thinking = thinking_of(self._effort, request.reasoning_budget, model.settings)
         self._all_reasoning = request.reasoning_context == "all_turns"
         self._head = Head.of(
-            work.model,
+            model,
             self._thinking,
-            tools,
-            hosted,
-            date=work.date(),
+            self.tools,
+            self.hosted,
+            date=self.work.date(),
             instructions=with_verbosity(request.instructions, request.verbosity),
             formats=self._answer.declared,
         )
 
+    def prepared(self) -> PreparedResponse:
+        if self.compacts or self._conversation.compacts:
+            return self._compacting(alone=True)
+        whole = self._layout(self._history)
+        if self._threshold is not None and whole.length >= self._threshold:
+            return self._compacting(alone=False)
+        return self._ready(self._history, tuple(self._conversation.segments), whole)
+
     @property
-    def threshold(self) -> int | None:
+    def _threshold(self) -> int | None:
         """The prompt length at which the conversation is compacted; None if it never is."""
-        latest = self._context - self._context // SHARE
-        wanted = [entry.compact_threshold or latest for entry in self._request.context_management or ()]
+        latest = self.context - self.context // SHARE
+        wanted = [entry.compact_threshold or latest for entry in self.request.context_management or ()]
         return min([latest, *wanted]) if wanted else None
 
-    def layout(self, history: tuple[Segment, ...]) -> Layout:
+    def _layout(self, history: tuple[Segment, ...]) -> Layout:
         """The prompt of the whole history, even if it exceeds the context."""
         return self._head.layout(history, all_reasoning=self._all_reasoning)
 
-    def ready(
+    def _ready(
         self, history: tuple[Segment, ...], own: tuple[Segment, ...], whole: Layout
     ) -> PreparedResponse:
         """`own`: the segments that this request adds. `whole`: the prompt of the whole history."""
-        request = self._request
+        request = self.request
         layout, history = fitted_layout(
             self._head,
             history,
             whole=whole,
-            context=self._context - len(self._begun),
+            context=self.context - len(self._begun),
             truncates=request.truncation == "auto",
             answer=request.max_output_tokens,
             all_reasoning=self._all_reasoning,
             param="input",
         )
-        self._hosted.resume_from(history, self._model.encoding)
-        prompt = () if self._counts else tuple(layout.tokens())
+        self.hosted.resume_from(history, self.work.model.encoding)
+        prompt = () if self.counts else tuple(layout.tokens())
         return self._prepared(prompt, layout.length, history, own, request.max_output_tokens)
 
-    def compacting(self, history: tuple[Segment, ...], *, alone: bool) -> PreparedResponse:
-        prompt = summary_prompt(history, self._head, self._context)
+    def _compacting(self, *, alone: bool) -> PreparedResponse:
+        history = self._history
+        prompt = summary_prompt(history, self._head, self.context)
         own = tuple(self._conversation.segments)
-        room = summary_limit(history, self._context)
-        limit = self._request.max_output_tokens if alone else None  # otherwise it bounds the answer
+        room = summary_limit(history, self.context)
+        limit = self.request.max_output_tokens if alone else None  # otherwise it bounds the answer
         prepared = self._prepared(prompt, len(prompt), history, own, min(room, limit or room))
 
         def after_compaction(compacted: tuple[Segment, ...]) -> PreparedResponse:
             remaining = since_compaction((*history, *compacted))
-            return self.ready(remaining, (*own, *compacted), self.layout(remaining))
+            return self._ready(remaining, (*own, *compacted), self._layout(remaining))
 
         compaction = Compaction(
             prompt=prompt,
@@ -216,9 +186,10 @@ class _Preparing:
                 ignored_stop_ids=frozenset(),
             ),
             instructions=instructions_in(history),
-            user_messages=user_messages_in(history, self._model.encoding, self.threshold or self._context),
+            user_messages=user_messages_in(
+                history, self.work.model.encoding, self._threshold or self.context
+            ),
             alone=alone,
-            limits=self._model.limits,
         )
         return replace(prepared, compaction=compaction, after_compaction=after_compaction)
 
@@ -230,14 +201,14 @@ class _Preparing:
         own: tuple[Segment, ...],
         limit: int | None,
     ) -> PreparedResponse:
-        request, tools, hosted = self._request, self._tools, self._hosted
+        request, tools, hosted = self.request, self.tools, self.hosted
         read = self._conversation
         parallel = request.allows_parallel_calls
         wanted = wanted_of(request.tool_choice, self._answer, tools, hosted, parallel=parallel)
         approved = tuple((call.recipient, call.arguments) for call in read.approved)
         prefill = self._begun
         if not (prefill or approved):
-            prefill = begun_call(wanted, self._model.info, self._model.renderer)
+            prefill = begun_call(wanted, self.work.model.info, self.work.model.renderer)
         length += len(self._begun)
         return PreparedResponse(
             request=request,
@@ -245,7 +216,7 @@ class _Preparing:
             prefill=prefill,
             length=length,
             sampling=sampling_of(
-                request, self._model, self._work.caller, prompt=length, limit=limit, context=self._context
+                request, self.work.model, self.work.caller, prompt=length, limit=limit, context=self.context
             ),
             recipients=known_recipients(tools, hosted),
             tools=tools,
@@ -259,7 +230,7 @@ class _Preparing:
             approvals=read.approvals,
             approved=approved,
             approval_ids=tuple((call.recipient, call.request_id) for call in read.approved),
-            past=self._past,
+            past=self.past,
             wanted=replace(
                 wanted,
                 bounds_reasoning=self._thinking.budget is not None,
@@ -281,7 +252,7 @@ async def bind(
 ) -> PreparedResponse:
     """Binds the request's tools, its prompt and the form of its turn.
 
-    `context` takes the place of the model's; `how` is passed on to `prepare`.
+    `context` takes the place of the model's; `how`: the optional fields of `_Preparing`.
     """
     model = work.model
     form = request.text.format if request.text else None
@@ -292,8 +263,9 @@ async def bind(
         return tools_of(work.kinds, request.tools, past.history, request.input, offered=offered)
 
     def lay_out(tools: RequestTools, hosted: HostedTools) -> PreparedResponse:
-        laid = prepare(request, past, tools, hosted, work, context or model.info.context_length, **how)
-        return replace(laid, moderated=judging)
+        most = context or model.info.context_length
+        preparing = _Preparing(request, past, tools, hosted, work, most, **how)
+        return replace(preparing.prepared(), moderated=judging)
 
     async def finish(laid: PreparedResponse) -> PreparedResponse:
         if laid.compaction is None:

@@ -114,6 +114,7 @@ class CreateResponse(TurnFields, FormFields, GenerationFields):
     """A request for a response. Every field is optional except `input` (or `previous_response_id`)."""
 
     not_served: ClassVar[NotServed] = _NOT_SERVED
+    example: ClassVar[str] = '{"input": "Hello"}'
 
     input: str | dict[str, Any] | list[Any] | None = optional("A text, or a list of items.")
     instructions: str | None = optional(
@@ -213,24 +214,9 @@ _INCLUDABLE = frozenset(
 class CompactResponse(CreateResponse):
     """A request for a compaction. `model` is required, as in OpenAI's API; it may be null."""
 
+    example: ClassVar[str] = '{"model": "gpt-oss-20b", "input": "Hello"}'
+
     model: str | None = required("The model to use; null: the one that this server serves.")
-
-
-def parse_request(
-    body: object,
-    prompts: Path | None = None,
-    kind: type[CreateResponse] = CreateResponse,
-    example: str = '{"input": "Hello"}',
-) -> CreateResponse:
-    """The validated body, with its template of `prompts`; raises an `ApiError` that names the fault."""
-    body = with_generation_config(with_template(body, prompts), kind, "max_output_tokens")
-    request = read_body(body, kind, example)
-    _check_whole(request)
-    return request
-
-
-def parse_compaction(body: object, prompts: Path | None = None) -> CreateResponse:
-    return parse_request(body, prompts, CompactResponse, '{"model": "gpt-oss-20b", "input": "Hello"}')
 
 
 def without_compaction(request: CreateResponse) -> CreateResponse:
@@ -238,7 +224,12 @@ def without_compaction(request: CreateResponse) -> CreateResponse:
     return request.model_copy(update={"context_management": None})
 
 
-def _check_whole(request: CreateResponse) -> None:
+def parse_request(
+    body: object, kind: type[CreateResponse] = CreateResponse, prompts: Path | None = None
+) -> CreateResponse:
+    """The validated body, with its template of `prompts`; raises an `ApiError` that names the fault."""
+    body = with_generation_config(with_template(body, prompts), kind, "max_output_tokens")
+    request = read_body(body, kind, kind.example)
     if isinstance(request.conversation, dict) and not isinstance(request.conversation.get("id"), str):
         raise InvalidRequest.at("conversation.id", "must be a string.")
     if request.conversation is not None and request.previous_response_id is not None:
@@ -255,6 +246,7 @@ def _check_whole(request: CreateResponse) -> None:
     check_metadata(request.metadata)
     check_bias(request.logit_bias)
     check_stream_options(request.stream_options, streams=bool(request.stream))
+    return request
 
 
 def includable(kinds: Kinds) -> frozenset[str]:

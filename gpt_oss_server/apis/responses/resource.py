@@ -20,7 +20,8 @@ def new_response(
     store: bool,
 ) -> dict[str, Any]:
     background = bool(request.background) and store
-    null_user = work.model.settings.event_names == "open-responses"
+    # Open Responses requires the key `user`; OpenAI's document allows no null there.
+    has_user = request.user is not None or work.model.settings.event_names == "open-responses"
     return {
         "id": response_id,
         "object": "response",
@@ -55,14 +56,9 @@ def new_response(
         "frequency_penalty": request.frequency_penalty or 0.0,
         "truncation": request.truncation or "disabled",
         "usage": None,
-        **_user(request.user, null_user),
+        **({"user": request.user} if has_user else {}),
         "metadata": shown_metadata(request.metadata),
     }
-
-
-def _user(user: str | None, nullable: bool) -> dict[str, Any]:
-    """Open Responses requires the key `user`; OpenAI's document allows no null there."""
-    return {"user": user} if user is not None or nullable else {}
 
 
 def _text(request: CreateResponse) -> dict[str, Any]:

@@ -9,10 +9,10 @@ that end the response.
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from gpt_oss_server.apis.responses.compaction import Compaction
-from gpt_oss_server.apis.responses.output import debug_of, new_stream
+from gpt_oss_server.apis.responses.output import new_stream
 from gpt_oss_server.apis.responses.prepare import PreparedResponse
 from gpt_oss_server.apis.responses.resource import shown_usage
 from gpt_oss_server.apis.responses.storage import FinishedTurn, begin_trace, not_stored, packed_trace
@@ -20,7 +20,6 @@ from gpt_oss_server.apis.responses.stream import Event, ResponseStream, Status
 from gpt_oss_server.caller.limiter import Spending
 from gpt_oss_server.errors import ApiError
 from gpt_oss_server.harmony.events import ClosedBy, Header, MessageFinished
-from gpt_oss_server.items.builder import ItemBuilder
 from gpt_oss_server.items.compaction import CompactionBuilder, compaction_item
 from gpt_oss_server.items.mcp import McpListBuilder
 from gpt_oss_server.runs.background.tape import Tape, TapedTools
@@ -30,6 +29,7 @@ from gpt_oss_server.runs.usage import Usage, usage_of_turns
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.stores.base import StoredResponse
 from gpt_oss_server.stores.events import Continuation, LeaseLost
+from gpt_oss_server.turns.debug import debug_metadata
 from gpt_oss_server.turns.events import TurnEvent, TurnFinished
 from gpt_oss_server.turns.transcript import Transcript
 from gpt_oss_server.turns.turn import Turn
@@ -70,14 +70,13 @@ class Run:
         response, but before its last event. `spending` holds the tokens that were reserved for it. `api` is a
         label for metrics and a title for the log.
         """
-        self.outlives = outlives
-        self.tape = tape
+        self.outlives, self.tape = outlives, tape
         self.continuation: Continuation | None = None  # with which another process can continue it
-        self.caller = work.caller
+        self.id, self.caller, self.owner = response["id"], work.caller, work.caller.owner
         self.request = prepared.request
         self.kept = keeps  # whether the store has the response once it has ended
         self._stored = stored
-        self._served, self._work, self._model = served, work, work.model
+        self._served, self.work, self._model = served, work, work.model
         self._keeps, self._generates = keeps, generates
         self._compaction = prepared.compaction
         self._moderated = prepared.moderated
@@ -87,16 +86,17 @@ class Run:
             served,
             work,
             *api,
-            response["id"],
+            self.id,
             self.request,
             usage=self._usage,
             finish=lambda: str(self.response["status"]),
             spending=spending,
             outlives=outlives,
         )
+        self.ignored = self._life.ignored
         self._life.observed.conversation = prepared.hosted.conversation
         self._begin(prepared)
-        self._stream = new_stream(response, prepared, work, tape, lambda: self._transcript)
+        self._stream = new_stream(response, prepared, work, tape, lambda: self.transcript)
         self._begin_trace(prepared)
 
     def _begin(self, prepared: PreparedResponse) -> None:
@@ -104,25 +104,13 @@ class Run:
         if self.tape is not None:
             plan = replace(plan, tools=TapedTools(prepared.hosted, self.tape))
         self._prepared = prepared
-        self._transcript = Transcript(prepared.prompt)
-        self._turn = Turn(plan, self._transcript)
+        self.transcript = Transcript(prepared.prompt)
+        self._turn = Turn(plan, self.transcript)
 
     def _begin_trace(self, prepared: PreparedResponse) -> None:
         """Only of what is stored: a client that wants nothing kept has no trace either."""
         if self._keeps:
-            begin_trace(self._served.traces, self.owner, self.response, prepared, self._transcript)
-
-    @property
-    def work(self) -> Work:
-        return self._work
-
-    @property
-    def owner(self) -> str:
-        return self.caller.owner
-
-    @property
-    def id(self) -> str:
-        return self._life.id
+            begin_trace(self._served.traces, self.owner, self.response, prepared, self.transcript)
 
     @property
     def prompt_length(self) -> int:
@@ -137,17 +125,9 @@ class Run:
             raise
 
     @property
-    def turn(self) -> Transcript:
-        return self._transcript
-
-    @property
     def results(self) -> Mapping[str, str]:
         """By item id: the result that the model read of a call that ran here."""
         return self._stream.results
-
-    @property
-    def ignored(self) -> Sequence[str]:
-        return self._life.ignored
 
     @property
     def error(self) -> ApiError | None:
@@ -185,10 +165,11 @@ class Run:
                     if self._compaction is None or not self._compaction.alone:
                         if begun := self._begun():
                             yield begun
-                        events = self._turn_events()
+                        self._use(self.transcript)
+                        events = self._turn.events() if self._generates else self._turn.read_prompt()
                         moderated = self._moderated if self._generates else None
                         if moderated is not None:
-                            events = moderated.events(events, self._transcript)
+                            events = moderated.events(events, self.transcript)
                         async with aclosing(events) as turn:
                             async for batch in turn:
                                 if type(last := batch[-1]) is TurnFinished:
@@ -225,10 +206,6 @@ class Run:
     def _usage(self) -> Usage:
         return usage_of_turns(self._used)
 
-    def _turn_events(self) -> AsyncGenerator[list[TurnEvent], None]:
-        self._use(self._transcript)
-        return self._turn.events() if self._generates else self._turn.read_prompt()
-
     def _begun(self) -> list[Event]:
         """The events of a forced call that the server begins for an engine without grammars."""
         prefill = self._prepared.prefill if self._generates else ()
@@ -236,15 +213,14 @@ class Run:
 
     async def _compact(self, compaction: Compaction) -> dict[str, str]:
         """Compacts the conversation, lets the turn begin after it, and returns the compaction's item."""
-        model, work = self._model, self._work
         transcript = self._summarised = Transcript(compaction.prompt)
         self._use(transcript)
-        compacted = await compaction.make(transcript, model.engine, model.encoding, model.renderer)
+        compacted = await compaction.make(transcript, self._model)
         after_compaction, binding = self._prepared.after_compaction, self._prepared.binding
         assert after_compaction is not None
-        self._begin(replace(after_compaction(compacted.segments(model.renderer)), binding=binding))
+        self._begin(replace(after_compaction(compacted.segments(self._model.renderer)), binding=binding))
         self._begin_trace(self._prepared)
-        return compaction_item(work.ids, compacted, work.keep.sealer)
+        return compaction_item(self.work.ids, compacted, self.work.keep.sealer)
 
     async def stopped(self) -> list[Event]:
         """The events that end the response, after `events` was cancelled."""
@@ -267,9 +243,9 @@ class Run:
         traces = self._served.traces
         # Empty if the turn ended normally. A turn that was steered had begun no more than a header.
         closing = [] if self._limit == "steered" else self._stream.feed(self._turn.close())
-        encoding, turns = self._model.encoding, (self._transcript, self._summarised)
-        debug = debug_of(encoding, *turns) if self.request.debug else {}
-        cut_short = self._transcript.cut_short
+        encoding, turns = self._model.encoding, (self.transcript, self._summarised)
+        debug = debug_metadata(encoding, *turns) if self.request.debug else {}
+        cut_short = self.transcript.cut_short
         if self._moderated is not None and (found := self._moderated.found) is not None:
             self.response["moderation"] = {"input": found[0], "output": found[1][0]}
         end = self._stream.finish(
@@ -294,14 +270,15 @@ class Run:
         except Exception as error:  # the terminal event must not claim storage
             self.kept = False
             self._life.error = not_stored(self.id, error)
-            end[-1] = self._stream.failed_instead(end[-1], self._life.error)
+            failed = {"status": "failed", "error": self._life.error.of_response(), "completed_at": None}
+            end = self._stream.ended_as(end, failed)
             traces.forget(self.id)
         traces.end(self.id)
         self._log()
         return closing + end
 
     def _log(self) -> None:
-        transcript = self._transcript
+        transcript = self.transcript
         self._life.observed.turn_ended(self.response["status"], transcript.departures, self.error)
         if self._summarised is not None:
             self._life.log(self._summarised, " compaction")
@@ -314,9 +291,9 @@ class Run:
         # An approved call that may have run belongs to the conversation: a retry must not repeat it.
         may_have_called = bool(self._prepared.approved) and self._turn.has_begun
         adds = self.response["status"] in _ADDED_TO_CONVERSATION or may_have_called
-        stored = self.response["store"] and self._work.keep.traces is not None
+        stored = self.response["store"] and self.work.keep.traces is not None
         trace = await packed_trace(self._served.traces, self.id, self._prepared, self._model, stored=stored)
-        turn = FinishedTurn(self._prepared, self._stream, self._transcript, self._work, trace)
+        turn = FinishedTurn(self._prepared, self._stream, self.transcript, self.work, trace)
         await turn.keep(keeps=self._keeps, adds=adds)
 
 
@@ -345,5 +322,5 @@ class RefusedRun:
         yield self._stream.finish("failed", usage=shown_usage(Usage()), error=self.error)
 
 
-def _no_item(header: Header) -> ItemBuilder:
+def _no_item(header: Header) -> NoReturn:
     raise RuntimeError("A refused response has no output.")

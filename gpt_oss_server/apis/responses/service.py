@@ -4,7 +4,6 @@ Takes a caller and request bodies as decoded JSON. Returns runs, rendered prompt
 an `ApiError` before anything is generated. It decides which responses are stored.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,9 +11,9 @@ from gpt_oss_server.apis.responses.continuing import Continuing
 from gpt_oss_server.apis.responses.past import is_user_message, past_of, past_user_messages, with_references
 from gpt_oss_server.apis.responses.prepare import PreparedResponse, bind
 from gpt_oss_server.apis.responses.request import (
+    CompactResponse,
     CreateResponse,
     check_included,
-    parse_compaction,
     parse_request,
     without_compaction,
 )
@@ -106,10 +105,10 @@ class ResponsesService:
             return self._refused(caller, request, error)
 
     async def parsed(
-        self, caller: Caller, body: object, parse: Callable[..., CreateResponse] = parse_request
+        self, caller: Caller, body: object, kind: type[CreateResponse] = CreateResponse
     ) -> CreateResponse:
         prompts = self.served.prompts
-        request = await in_thread_if_large(caller.body_size, lambda: parse(body, prompts), body)
+        request = await in_thread_if_large(caller.body_size, lambda: parse_request(body, kind, prompts), body)
         check_included(request.include or (), self.served.kinds)
         treat_unknown_fields(body, CreateResponse, self.served.settings.unknown_fields)
         treat_images(request.input, "input", self.served.settings.images)
@@ -213,7 +212,7 @@ class ResponsesService:
 
     async def compact(self, caller: Caller, body: object) -> dict[str, Any]:
         """The API's object: the user's messages and a compaction of all else."""
-        request = await self.parsed(caller, body, parse_compaction)
+        request = await self.parsed(caller, body, CompactResponse)
         work = self.served.work(caller, request.model)
         work.model.check_room()
         messages = await past_user_messages(request, work.keep)

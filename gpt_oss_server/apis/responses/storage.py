@@ -97,7 +97,7 @@ class FinishedTurn:
         await store.put(self._stored(Past(), prepared.history), append)
 
     def _stored(self, past: Past, input_segments: Sequence[Segment]) -> StoredResponse:
-        """The response as a continuation of `past`; `given` are the input segments since then."""
+        """The response as a continuation of `past`."""
         prepared, stream = self.prepared, self.stream
         return StoredResponse(
             response=stream.response,

@@ -142,14 +142,8 @@ class ResponseStream:
         out.append(self._lifecycle(_TERMINAL_EVENTS.get(status, f"response.{status}")))
         return out
 
-    def failed_instead(self, end: Event, error: ApiError) -> Event:
-        """The terminal event that replaces the unsent `end` when the store did not keep the response."""
-        failed = {"status": "failed", "error": error.of_response(), "completed_at": None}
-        [event] = self.ended_as([end], failed)
-        return event
-
     def ended_as(self, end: Sequence[Event], stored: dict[str, Any]) -> list[Event]:
-        """The last events, for a response that is stored already: they must state what is stored."""
+        """The last events, for a response that is stored already, or cannot be: they must state that."""
         self.response.update(stored)
         kind = _TERMINAL_EVENTS.get(stored["status"], f"response.{stored['status']}")
         return [*end[:-1], {**end[-1], "type": kind, "response": {**end[-1]["response"], **stored}}]

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpt_oss_server.observe.telemetry import conventions as names
 from gpt_oss_server.runs.observed import ObservedRun
-from gpt_oss_server.turns.watch import MeasuredSpan, WatchedTool
+from gpt_oss_server.turns.watch import MeasuredSpan, Watch, WatchedTool
 
 _GENERATION = "generate_content"
 _REASONS = {"completed": "stop", "incomplete": "length", "failed": "error"}
@@ -61,8 +61,8 @@ class RunSpans:
         span.end()
 
 
-class TurnSpans:
-    """A `Watch` of one run."""
+class TurnSpans(Watch):
+    """The watch of one run."""
 
     def __init__(self, tracer: Tracer, run: Span, model: str) -> None:
         self._tracer = tracer

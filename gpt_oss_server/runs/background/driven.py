@@ -116,7 +116,10 @@ class BackgroundRun(Generic[R]):
         except asyncio.CancelledError:
             goes_on_elsewhere = self._hands_over or self._writer.lost
             if not goes_on_elsewhere:
-                goes_on_elsewhere = not await self._end_cancelled()
+                try:
+                    await self._record(await self.run.stopped())
+                except LeaseLost:
+                    goes_on_elsewhere = True
         except (LeaseLost, HandedOver):
             goes_on_elsewhere = True
         except Exception:  # a defect: nothing awaits the task, and readers must not wait for ever
@@ -127,14 +130,6 @@ class BackgroundRun(Generic[R]):
                 await self._finish(goes_on_elsewhere)
             finally:
                 self._ended(self)
-
-    async def _end_cancelled(self) -> bool:
-        """Returns whether the run still belongs to this process."""
-        try:
-            await self._record(await self.run.stopped())
-        except LeaseLost:
-            return False
-        return True
 
     async def _record(self, events: list[Event]) -> None:
         skipped = min(self._repeated, len(events))

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from gpt_oss_server.apis.responses.service import ResponsesService
 from gpt_oss_server.apis.responses.socket.connection import SocketConnection
-from gpt_oss_server.errors import ApiError, MethodNotAllowed, NotFound, UpgradeRequired
+from gpt_oss_server.errors import MethodNotAllowed, NotFound, UpgradeRequired
 from gpt_oss_server.http.connections.sub_protocols import chosen
 from gpt_oss_server.http.edge import caller_of
 from gpt_oss_server.http.guards.hosts import refuse
@@ -25,7 +25,7 @@ def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
     async def connect(socket: WebSocket) -> None:
         refusal = origins.refusal(socket.headers) if served else _switched_off()
         if refusal is not None:
-            await _deny(socket, refusal)
+            await refuse(refusal, socket.scope, socket.receive, socket.send)
             return
         await socket.accept(subprotocol=chosen(socket.scope["subprotocols"]))
         caller = caller_of(socket.scope)
@@ -33,8 +33,9 @@ def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
 
     @router.websocket("/{path:path}")
     async def elsewhere(socket: WebSocket, path: str) -> None:
-        refusal = origins.refusal(socket.headers)
-        await _deny(socket, refusal or NotFound(f"There is no WebSocket at /{path}; /v1/responses has one."))
+        missing = NotFound(f"There is no WebSocket at /{path}; /v1/responses has one.")
+        refusal = origins.refusal(socket.headers) or missing
+        await refuse(refusal, socket.scope, socket.receive, socket.send)
 
     @router.get("/v1/responses", include_in_schema=False)
     async def not_a_socket(request: Request) -> Response:
@@ -50,7 +51,3 @@ def socket_router(service: ResponsesService, origins: Origins) -> APIRouter:
 
 def _switched_off() -> UpgradeRequired:
     return UpgradeRequired("WebSocket is switched off on this server (--websocket). Use POST /v1/responses.")
-
-
-async def _deny(socket: WebSocket, error: ApiError) -> None:
-    await refuse(error, socket.scope, socket.receive, socket.send)

@@ -224,15 +224,11 @@ class SocketConnection:
         A response that another lane created stays.
         """
         parent = request.parent
-        if parent is not None and self._lane_of.get(parent, _NO_LANE) == request.lane:
+        if parent is not None and (parent, request.lane) in self._lane_of.items():
             await self._store.forget(parent)
 
     async def _send_text(self, text: str) -> None:
         await self._send({"type": "websocket.send", "text": text})
-
-
-_NO_LANE = ""
-"""Not the name of any lane: names have at least one character."""
 
 
 def _limit(lane: str | None, reached: str, instead: str) -> FrameError:

@@ -60,37 +60,35 @@ class Steering:
             past = "response_already_completed", "has ended. Send the input with the next response.create."
             missing = "response_not_found", "is none of this connection."
             return self._failed(steer, *(past if known else missing))
-        body, run = steered.request.body, steered.run
+        body, lane, run = steered.request.body, steered.request.lane, steered.run
         if not isinstance(run, Run) or body.get("conversation") or body.get("context_management"):
             why = "belongs to a conversation, compacts itself or was refused, so it cannot be steered."
-            return self._failed(steer, "steering_not_supported", why, steered)
+            return self._failed(steer, "steering_not_supported", why, lane)
         if len(steered.waiting) >= MOST_WAITING:
-            return self._failed(steer, "too_many_pending_steers", "has as much input as may wait.", steered)
+            return self._failed(steer, "too_many_pending_steers", "has as much input as may wait.", lane)
         if run.ending:
-            return self._failed(steer, "response_not_active", "is ending.", steered)
+            return self._failed(steer, "response_not_active", "is ending.", lane)
         try:
             steer = replace(steer, id=self._ids("steer"), messages=_messages(steer.input))
         except ApiError as error:
-            return self._failed(steer, "invalid_input", error.message, steered)
+            return self._failed(steer, "invalid_input", error.message, lane)
         steered.waiting.append(steer)
-        return self._event("accepted", steer, steered)
+        return self._event("accepted", steer, lane)
 
     def ends(self, run: Run | RefusedRun) -> tuple[list[str], Create | None]:
         """What the client is told, and the request that goes on from the response."""
         steered = self._responses.pop(run.response["id"], None)
         if steered is None or not steered.waiting:
             return [], None
+        lane = steered.request.lane
         if run.error is not None or run.response["status"] == "failed":
             why = "has failed, so nothing goes on from it."
-            told = [
-                self._failed(steer, "successor_creation_failed", why, steered) for steer in steered.waiting
-            ]
-            return told, None
+            return self._given_back(steered.waiting, why, lane), None
         if required := _required(run):
             steered.run = None
             self._responses[run.response["id"]] = steered
             more: Event = {"reason": "waiting_for_required_input", "required_input": required}
-            return [self._event("pending", steer, steered, **more) for steer in steered.waiting], None
+            return [self._event("pending", steer, lane, **more) for steer in steered.waiting], None
         own = {name: value for name, value in steered.request.body.items() if name != "request_id"}
         body = {**own, "input": [], "previous_response_id": run.response["id"]}
         return [], _with(replace(steered.request, body=body), steered.waiting)
@@ -105,23 +103,22 @@ class Steering:
 
     def refused(self, request: Create, error: ApiError) -> list[str]:
         """Gives back the input of a request that could not begin."""
-        told = Steered(request)
-        return [
-            self._failed(steer, "successor_creation_failed", error.message, told) for steer in request.steers
-        ]
+        return self._given_back(request.steers, error.message, request.lane)
 
-    def _failed(self, steer: Steer, code: str, why: str, steered: Steered | None = None) -> str:
+    def _given_back(self, steers: Sequence[Steer], why: str, lane: str | None) -> list[str]:
+        return [self._failed(steer, "successor_creation_failed", why, lane) for steer in steers]
+
+    def _failed(self, steer: Steer, code: str, why: str, lane: str | None = None) -> str:
         sentence = why if code in ("invalid_input", "successor_creation_failed") else f"The response {why}"
         error = {"type": "invalid_request_error", "code": code, "message": sentence}
-        return self._event("failed", steer, steered, {"input": steer.input}, error=error)
+        return self._event("failed", steer, lane, {"input": steer.input}, error=error)
 
     def _event(
-        self, kind: str, steer: Steer, steered: Steered | None, extra: Event | None = None, **more: Any
+        self, kind: str, steer: Steer, lane: str | None, extra: Event | None = None, **more: Any
     ) -> str:
         names = {"previous_response_id": steer.target, **({"id": steer.id} if steer.id else {})}
         event = {"type": f"response.steer.{kind}", "sequence_number": self._sent, **more}
         self._sent += 1
-        lane = None if steered is None else steered.request.lane
         return event_text({**event, "steer": {**names, **(extra or {})}}, lane)
 
 
