@@ -275,7 +275,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Reads the body of a request with an ignored offer: its parser stopped after the head."""
         framing = [(name, value) for name, value in self.headers if name in _FRAMING]
         self.parser = httptools.HttpRequestParser(_AfterHead(self) if framing else self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # for pipelined requests
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as in uvicorn
         if framing:
             self.cycle.more_body = True
             self.cycle.message_event.clear()
