@@ -9,7 +9,8 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+
+_STARTER = ThreadPoolExecutor(1, thread_name_prefix="tool-starter")
 
 
 class Child:
@@ -73,7 +74,7 @@ async def start(
             list(argv), stdin=stdin, stdout=output, stderr=output, env=env, cwd=cwd, pass_fds=pass_fds
         )
 
-    starting = asyncio.get_running_loop().run_in_executor(_starter(), popen)
+    starting = asyncio.get_running_loop().run_in_executor(_STARTER, popen)
     cancelled: asyncio.CancelledError | None = None
     while not starting.done():
         try:
@@ -95,8 +96,3 @@ async def run(*argv: str, errors: int = subprocess.STDOUT) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(*argv, stdin=nothing, stdout=pipe, stderr=errors)
     output, _ = await process.communicate()
     return await process.wait(), output.decode("utf-8", "replace").strip()
-
-
-@cache
-def _starter() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="tool-starter")

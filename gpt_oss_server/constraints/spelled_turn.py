@@ -78,6 +78,8 @@ def _text(lark: str) -> Node:
 class TurnSpelling:
     """Implements `inference.grammar.Spelling`."""
 
+    ends = STOP_IDS
+
     def __init__(self, grammar: SpelledTurn) -> None:
         self._tree, self._encoding = grammar.tree, grammar.encoding
         self._rest = Rest(grammar.tree, self._ordinary)
@@ -104,10 +106,6 @@ class TurnSpelling:
                 return None
             tree = Tree(choice([Token(token) for token in inner if self._rest.fits(token)]), {})
         return written(tree, notation, bars=bars)
-
-    @property
-    def ends(self) -> frozenset[int]:
-        return STOP_IDS
 
     @property
     def is_inside_character(self) -> bool:

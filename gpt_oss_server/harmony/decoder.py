@@ -40,18 +40,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gpt_oss_server.harmony.encoding import (
-    CALL,
-    CHANNEL,
-    CONSTRAIN,
-    END,
-    ENDOFTEXT,
-    FIRST_SPECIAL,
-    MESSAGE,
-    RETURN,
-    START,
-    Encoding,
-)
+from gpt_oss_server.harmony import encoding as harmony
 from gpt_oss_server.harmony.events import (
     Channel,
     ClosedBy,
@@ -73,8 +62,13 @@ from gpt_oss_server.harmony.header import (
 )
 from gpt_oss_server.harmony.recipients import Recipients
 
-_ENDS = {END: ClosedBy.END, RETURN: ClosedBy.RETURN, CALL: ClosedBy.CALL, ENDOFTEXT: ClosedBy.RETURN}
-_MARKS = {CHANNEL: Mark.CHANNEL, CONSTRAIN: Mark.CONSTRAIN}
+_ENDS = {
+    harmony.END: ClosedBy.END,
+    harmony.RETURN: ClosedBy.RETURN,
+    harmony.CALL: ClosedBy.CALL,
+    harmony.ENDOFTEXT: ClosedBy.RETURN,
+}
+_MARKS = {harmony.CHANNEL: Mark.CHANNEL, harmony.CONSTRAIN: Mark.CONSTRAIN}
 
 # Names of functions and of their namespaces have up to 64 characters each; anything longer is not a header.
 _LONGEST_HEADER = 160
@@ -115,7 +109,7 @@ class _OpenMessage:
 class Decoder:
     """Decodes one generation. It is always in one of three states: in a header, in a message, or between."""
 
-    def __init__(self, encoding: Encoding, recipients: Recipients | None = None) -> None:
+    def __init__(self, encoding: harmony.Encoding, recipients: Recipients | None = None) -> None:
         self._encoding = encoding
         self._whole_texts = encoding.whole_texts
         self._recipients = recipients or Recipients()
@@ -163,7 +157,7 @@ class Decoder:
             raise ValueError("the decoder is closed")
         self._events = []
         self._fed += 1
-        if 0 <= token < FIRST_SPECIAL:
+        if 0 <= token < harmony.FIRST_SPECIAL:
             self._ordinary(self._encoding.ordinary_bytes(token))
         else:
             self._text(self._utf8.decode(b"", final=True))
@@ -198,9 +192,9 @@ class Decoder:
             self._mark(_MARKS[token])
         elif token in _ENDS:
             self._stop(token)
-        elif token == START:
+        elif token == harmony.START:
             self._start()
-        elif token == MESSAGE:
+        elif token == harmony.MESSAGE:
             self._message_token()
         else:
             self._slip(SlipKind.RESERVED_TOKEN, f"{self._encoding.decode([token])} ({token}) was left out")
@@ -256,7 +250,7 @@ class Decoder:
             self._end_in_header(self._header, closed_by)
         else:
             self._slip(SlipKind.STRAY_TOKEN, f"{self._encoding.decode([token])} after the end of a message")
-        self._stopped = self._stopped or token in (RETURN, ENDOFTEXT)
+        self._stopped = self._stopped or token in (harmony.RETURN, harmony.ENDOFTEXT)
 
     # Headers
 

@@ -45,14 +45,6 @@ def _one_spelling(scope: Scope) -> Scope:
     return scope if raw is None or raw == path.encode() else {**scope, "path": raw.decode("latin-1")}
 
 
-def _record_of(scope: Scope, request_id: str) -> RequestRecord:
-    method = scope["method"] if scope["type"] == "http" else "WEBSOCKET"
-    client = scope.get("client")
-    return RequestRecord(
-        request_id, method, scope["path"], scope.setdefault("state", {}), client[0] if client else "unknown"
-    )
-
-
 class EdgeObserver(Protocol):
     """Learns of every request and every WebSocket. Nothing that it does may fail them."""
 
@@ -78,7 +70,9 @@ class Edge:
         chosen = given.decode("ascii") if _PRINTABLE.match(given) else ""
         request_id = chosen or new_request_id()
         make_caller(scope, HEADER, request_id, chosen)
-        record = _record_of(scope, request_id)
+        method = scope["method"] if scope["type"] == "http" else "WEBSOCKET"
+        client, _ = scope.get("client") or ("unknown", None)
+        record = RequestRecord(request_id, method, scope["path"], scope.setdefault("state", {}), client)
         RECORD.set(record)
         record.arrived()
         for observer in self._observers:

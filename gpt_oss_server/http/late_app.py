@@ -65,7 +65,7 @@ class LateApp:
         self._over = asyncio.get_running_loop().create_future()
         making = self._begin()
         await send({"type": "lifespan.startup.complete"})
-        stopping = asyncio.create_task(_received(receive))
+        stopping = asyncio.ensure_future(receive())
         either: set[asyncio.Future[Any]] = {making, stopping}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if making.done():
@@ -73,7 +73,7 @@ class LateApp:
         await stopping
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _serve(self, making: asyncio.Future[FastAPI], stopping: asyncio.Task[None]) -> None:
+    async def _serve(self, making: asyncio.Future[FastAPI], stopping: asyncio.Future[Any]) -> None:
         try:
             app = making.result()
             async with app.router.lifespan_context(app):
@@ -101,10 +101,6 @@ class LateApp:
         threading.Thread(target=run, name="loading", daemon=True).start()
         self._making = asyncio.wrap_future(made)
         return self._making
-
-
-async def _received(receive: Receive) -> None:
-    await receive()
 
 
 # Requests before the application exists ---------------------------------------------------------------

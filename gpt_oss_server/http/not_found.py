@@ -15,10 +15,6 @@ from gpt_oss_server.http.answers import error_answer
 _METHODS = ("GET", "HEAD", "POST", "DELETE")  # the methods of this server's routes
 
 
-def methods_of(routes: Sequence[BaseRoute], path: str) -> list[str]:
-    return [method for method in _METHODS if any(_matches(route, method, path) for route in routes)]
-
-
 def intended_path(routes: Sequence[BaseRoute], path: str, method: str) -> str | None:
     """The existing path that the client probably intended, None if no candidate exists."""
     plain = re.sub("/{2,}", "/", path)
@@ -72,5 +68,6 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
         )
         return error_answer(NotFound(f"This server has no {path}; {advice}."))
     if error.status_code == 405:
-        return error_answer(MethodNotAllowed(path, method, methods_of(routes, path)))
+        allowed = [each for each in _METHODS if any(_matches(route, each, path) for route in routes)]
+        return error_answer(MethodNotAllowed(path, method, allowed))
     return error_answer(InvalidRequest(str(error.detail)))

@@ -46,18 +46,13 @@ _HARMONY = "Prompts are always in the Harmony format."
 _LENGTH = "Use the API's own limit of output tokens."
 
 
-_KEEPS_THE_PROMPT = Accepted(
-    "an object without `prompt_token_ids`",
-    lambda value: not (isinstance(value, dict) and value.get("prompt_token_ids")),
-)
+def _without(key: str) -> Accepted:
+    return Accepted(f"an object without `{key}`", lambda v: not (isinstance(v, dict) and v.get(key)))
 
-_NO_PREWARM = Accepted(
-    "an object without `prewarm`", lambda value: not (isinstance(value, dict) and value.get("prewarm"))
-)
 
 SAMPLERS_NOT_SERVED: NotServed = {
     "prompt_cache_options": (
-        _NO_PREWARM,
+        _without("prewarm"),
         "Over a WebSocket of the Responses API, `generate: false` reads a prompt alone.",
     ),
     **dict.fromkeys(("allowed_token_ids", "bad_words", "logits_processors"), (EMPTY, _BIAS)),
@@ -80,7 +75,10 @@ SAMPLERS_NOT_SERVED: NotServed = {
     "logprob_token_ids": (EMPTY, "Use top_logprobs, and logit_bias."),
     "n_probs": (only(0), "Use logprobs."),
     "return_tokens_as_token_ids": (FALSE, "Use return_token_ids."),
-    "kv_transfer_params": (_KEEPS_THE_PROMPT, "Send the token ids as `prompt` to /v1/completions."),
+    "kv_transfer_params": (
+        _without("prompt_token_ids"),
+        "Send the token ids as `prompt` to /v1/completions.",
+    ),
     "return_hidden_states": (FALSE, "Leave it out."),
     **dict.fromkeys(("lora_request", "lora_path"), (NEVER, _NO_LORA)),
     "lora": (EMPTY, _NO_LORA),

@@ -36,22 +36,27 @@ class Observation:
         """`tracers`, `meters`: where these go, instead of what the settings and the environment say."""
         self._metrics = None if settings.metrics_names == "off" else Metrics(settings.metrics_names)
         self._telemetry = Telemetry(settings, tracers, meters)
+        self.on_wrong_key: OnWrongKey = lambda outcome: None
+        self.of_http: tuple[EdgeObserver, ...] = ()
+        if self._metrics is not None:
+            self.on_wrong_key, self.of_http = self._metrics.on_wrong_key, (self._metrics.http,)
 
     def on_tool_call(self, tool: str, outcome: str, seconds: float) -> None:
         if self._metrics is not None:
             self._metrics.on_tool_call(tool, outcome, seconds)
         self._telemetry.on_tool_call(tool, outcome, seconds)
 
-    @property
-    def on_wrong_key(self) -> OnWrongKey | None:
-        return None if self._metrics is None else self._metrics.on_wrong_key
-
-    @property
-    def of_http(self) -> tuple[EdgeObserver, ...]:
-        return () if self._metrics is None else (self._metrics.http,)
-
     def measured(self, stores: Stores) -> Stores:
-        return stores if self._metrics is None else measured(stores, self._metrics.figures)
+        """The same stores. Claims are left out: a server looks for them all the time."""
+        if self._metrics is None:
+            return stores
+        figures = self._metrics.figures
+        return replace(
+            stores,
+            responses=cast(Store, _Measured(stores.responses, "responses", figures)),
+            events=cast(EventLogs, _Measured(stores.events, "events", figures)),
+            completions=cast(Completions, _Measured(stores.completions, "completions", figures)),
+        )
 
     def watch(self, app: FastAPI, service: ResponsesService) -> None:
         """Observes the runs of the service, and serves the figures."""
@@ -61,7 +66,7 @@ class Observation:
             for model in service.served.models.all:
                 self._metrics.runs.expect(model.name)
             app.include_router(_metrics_router(self._metrics, service))
-        observers += self._telemetry.run_observers()
+        observers += self._telemetry.observers
 
     def add_spans(self, app: FastAPI) -> None:
         """Spans of requests. Add the layers that these shall see before them."""
@@ -79,16 +84,6 @@ class Observation:
         if self._metrics is not None:
             self._metrics.loop_lag.close()
         await self._telemetry.close()
-
-
-def measured(stores: Stores, figures: Figures) -> Stores:
-    """The same stores. Claims are left out: a server looks for them all the time."""
-    return replace(
-        stores,
-        responses=cast(Store, _Measured(stores.responses, "responses", figures)),
-        events=cast(EventLogs, _Measured(stores.events, "events", figures)),
-        completions=cast(Completions, _Measured(stores.completions, "completions", figures)),
-    )
 
 
 class _Measured:

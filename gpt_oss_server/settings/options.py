@@ -200,26 +200,19 @@ def names(
     )
 
 
-def optional(kind: Kind) -> Kind:
-    """The given kind, or `none`."""
+def optional(kind: Kind, word: str = "none", meant: object = None) -> Kind:
+    """The given kind, or a word that stands for a value of its own."""
     return Kind(
         kind.metavar,
-        f"{kind.must}, or none",
-        lambda t: None if t.lower() == "none" else kind.parse(t),
-        lambda v: v is None or kind.holds(v),
-        lambda v: "none" if v is None else kind.show(v),
+        f"{kind.must}, or {word}",
+        lambda t: meant if t.lower() == word else kind.parse(t),
+        lambda v: v == meant or kind.holds(v),
+        lambda v: word if v == meant else kind.show(v),
     )
 
 
 def automatic(kind: Kind) -> Kind:
-    """The given kind, or `auto`."""
-    return Kind(
-        kind.metavar,
-        f"{kind.must}, or auto",
-        lambda t: AUTO if t.lower() == AUTO else kind.parse(t),
-        lambda v: v == AUTO or kind.holds(v),
-        lambda v: AUTO if v == AUTO else kind.show(v),
-    )
+    return optional(kind, AUTO, AUTO)
 
 
 def is_origin(text: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from mcp.client import Client
@@ -99,9 +100,6 @@ class McpTool(_Permitted):
         self._spare: McpConnection | None = None
         self._connections: set[McpConnection] = set()
         self._closed = False
-
-    def narrowed(self, permissions: Permissions) -> Narrowed:
-        return Narrowed(self, permissions)
 
     async def fetch(self, freshness: float) -> McpListing:
         """The whole listing, fetched again if it is older than `freshness`, in seconds. Raises McpFailure."""
@@ -198,22 +196,19 @@ class McpSession:
         return listed
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
-        async def send(client: Client) -> CallToolResult:
-            return await client.call_tool(name, arguments)
-
         try:
-            return read_result(await self._request(send))
+            return read_result(await self._request(name, arguments))
         except McpFailure as failure:
             if not failure.gone:
                 raise
-        return read_result(await self._request(send))
+        return read_result(await self._request(name, arguments))
 
-    async def _request(self, send: Callable[[Client], Any]) -> CallToolResult:
+    async def _request(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
         if self._connection is None or not self._connection.usable:
             await self.close()
             self._connection = self._tool.connect()
-        result: CallToolResult = await self._connection.request(send, self._tool.timeout)
-        return result
+        send = partial(Client.call_tool, name=name, arguments=arguments)
+        return await self._connection.request(send, self._tool.timeout)
 
     def _output(self, call: ToolCall, name: str, answer: ToolOutput) -> ToolOutput:
         text = self._tool.redact(answer.text)

@@ -36,7 +36,7 @@ def request_tool(
     permissions = parse_permissions(tool.get("allowed_tools"), tool.get("require_approval"))
     url = tool.get("server_url")
     if url is None:
-        return _operators_server(label, operators, tool).narrowed(permissions)
+        return Narrowed(_operators_server(label, operators, tool), permissions)
     if not isinstance(url, str):
         raise McpSettingsError("server_url must be a string.", param="server_url")
     endpoint, from_url = http_endpoint(url)

@@ -14,7 +14,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 import mcp_types as types
 import uvicorn
@@ -36,19 +36,6 @@ _TIMEOUT = 300.0
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,(.*)", re.DOTALL)
 _SESSION, _VERSION = "mcp-session-id", "mcp-protocol-version"  # headers
 _CODE = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
-
-Transport = Literal["stdio", "streamable-http"]
-
-
-def serve(
-    tool: Tool,
-    transport: Transport = "stdio",
-    host: str = "127.0.0.1",
-    port: int = 8001,
-    listener: socket.socket | None = None,
-) -> None:
-    """Serves until the input ends (stdio) or a signal arrives. A `listener` is already bound to the host."""
-    asyncio.run(_stdio(tool) if transport == "stdio" else _http(tool, host, port, listener))
 
 
 class ServedTool:
@@ -159,7 +146,8 @@ def _pictures(details: Mapping[str, Any]) -> Iterator[types.ImageContent]:
             yield types.ImageContent(type="image", mime_type=picture[1], data=picture[2])
 
 
-async def _stdio(tool: Tool) -> None:
+async def serve_stdio(tool: Tool) -> None:
+    """Serves until the input ends or a signal arrives."""
     served = ServedTool(tool)
     _leave_at_signals(served)
     try:
@@ -188,7 +176,8 @@ def _leave_at_signals(served: ServedTool) -> None:
             loop.add_signal_handler(number, start_to_leave, 128 + number)
 
 
-async def _http(tool: Tool, host: str, port: int, listener: socket.socket | None) -> None:
+async def serve_http(tool: Tool, host: str, port: int, listener: socket.socket) -> None:
+    """Serves until a signal arrives. The `listener` is already bound to the host."""
     if host not in ("127.0.0.1", "localhost", "::1"):
         _log.warning("Anyone who can reach %s:%d can call %s", host, port, tool.declaration.namespace)
     served = ServedTool(tool)
@@ -196,6 +185,6 @@ async def _http(tool: Tool, host: str, port: int, listener: socket.socket | None
     options: dict[str, Any] = {"http": "h11", "log_level": "info", "log_config": None}
     config = uvicorn.Config(served.app(host), host=host, port=port, **options)
     try:
-        await uvicorn.Server(config).serve([listener] if listener is not None else None)
+        await uvicorn.Server(config).serve([listener])
     finally:
         await served.close()

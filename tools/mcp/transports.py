@@ -94,6 +94,7 @@ class Dialler:
     async def enter(self, stack: AsyncExitStack, attempt: Attempt) -> Client:
         """Connects. Raises anything that the `mcp` package and its transports raise, also in groups."""
         kind, mode = attempt
+        streams: AbstractAsyncContextManager[Any]
         if isinstance(self.endpoint, StdioEndpoint):
             command = StdioServerParameters(
                 command=self.endpoint.command,
@@ -101,20 +102,13 @@ class Dialler:
                 encoding_error_handler="replace",
             )
             # Its errors go to this process's, because the operator should read them.
-            return await self._entered(stack, stdio_client(command, sys.__stderr__ or sys.stderr), mode)
-        if kind == "sse":
+            streams = stdio_client(command, sys.__stderr__ or sys.stderr)
+        elif kind == "sse":
             url, silence = self.endpoint.url, self._silence
             streams = sse_client(url, sse_read_timeout=silence, httpx_client_factory=self._http)
-            return await self._entered(stack, streams, mode)
-        http = await stack.enter_async_context(self._http())
-        over_http = streamable_http_client(
-            self.endpoint.url, http_client=http, max_sse_event_size=_EVENT_BYTES
-        )
-        return await self._entered(stack, over_http, mode)
-
-    async def _entered(
-        self, stack: AsyncExitStack, streams: AbstractAsyncContextManager[Any], mode: str
-    ) -> Client:
+        else:
+            url, http = self.endpoint.url, await stack.enter_async_context(self._http())
+            streams = streamable_http_client(url, http_client=http, max_sse_event_size=_EVENT_BYTES)
         client = Client(streams, mode=mode, cache=None, client_info=_CLIENT_INFO)
         await stack.enter_async_context(client)
         client.session.validate_tool_result = _as_it_came  # type: ignore[method-assign]

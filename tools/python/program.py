@@ -6,11 +6,10 @@ or, if it waits, `details` with the calls. A program that waits is ended. It run
 once its calls have outputs, and gets each for the same name and arguments.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from tools.python.shell import unmarked
+from tools.python.shell import read_call, unmarked
 from tools.tool import WAITS, Declaration, Function, ToolOutput
 
 FUNCTION = "run"
@@ -115,11 +114,8 @@ _MARK = "program:"
 
 def cell(arguments: str, options: Mapping[str, Any]) -> str:
     """The source that runs a call's program. Raises ValueError with a sentence for the model."""
-    try:
-        call = json.loads(arguments, strict=False)
-    except (ValueError, RecursionError):
-        call = None
-    if not isinstance(call, dict) or not isinstance(call.get("code"), str):
+    call = read_call(arguments)
+    if not isinstance(call.get("code"), str):
         raise ValueError('Send JSON such as {"code": "print(await functions.name(key=1))"}.')
     calls = call["calls"] if isinstance(call.get("calls"), list) else []
     keys = ("name", "arguments", "output")

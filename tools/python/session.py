@@ -12,7 +12,6 @@ and the next output reports that; the files in /mnt/data stay until the session 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import secrets
@@ -364,22 +363,13 @@ _FENCE = re.compile(r"```[ \t]*(?:(?:python3?|py|ipython|tool_code)[ \t]*)?\r?\n
 
 
 def read_source(arguments: str) -> str:
-    return _without_fence(_out_of_json(arguments))
-
-
-def _out_of_json(arguments: str) -> str:
-    if not arguments.lstrip().startswith("{"):
-        return arguments
-    try:
-        # Not strict, to accept raw line breaks in the string; no Python source with such a key has them.
-        value = json.loads(arguments, strict=False)
-    except (ValueError, RecursionError):
-        return arguments
-    if isinstance(value, dict) and len(value) == 1:
-        ((key, source),) = value.items()
+    """The source of a call, also of one that is JSON with nothing else. No Python source has such a key."""
+    call = shell.read_call(arguments) if arguments.lstrip().startswith("{") else {}
+    if len(call) == 1:
+        ((key, source),) = call.items()
         if key in _CODE_KEYS and isinstance(source, str):
-            return source
-    return arguments
+            return _without_fence(source)
+    return _without_fence(arguments)
 
 
 def _without_fence(text: str) -> str:

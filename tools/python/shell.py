@@ -100,11 +100,8 @@ _MARK = "shell:"
 
 def cell(arguments: str, options: Mapping[str, Any]) -> str:
     """The source that runs a call's commands. Raises ValueError with a sentence for the model."""
-    try:
-        call = json.loads(arguments, strict=False)
-    except (ValueError, RecursionError):
-        call = None
-    commands = call.get("commands") if isinstance(call, dict) else None
+    call = read_call(arguments)
+    commands = call.get("commands")
     if not isinstance(commands, list) or not commands or not all(isinstance(each, str) for each in commands):
         raise ValueError('Send JSON such as {"commands": ["ls -l"]}.')
     if len(commands) > _MOST_COMMANDS:
@@ -117,6 +114,15 @@ def cell(arguments: str, options: Mapping[str, Any]) -> str:
         "MOST": min(share, _positive(call.get("max_output_length"), share)),
     }
     return f"exec({_PROGRAM!r}, {names!r})"
+
+
+def read_call(arguments: str) -> dict[str, Any]:
+    """The JSON object of a call, whose strings may have raw line breaks; an empty one for anything else."""
+    try:
+        call = json.loads(arguments, strict=False)
+    except (ValueError, RecursionError):
+        return {}
+    return call if isinstance(call, dict) else {}
 
 
 def _positive(value: Any, other: Any) -> Any:

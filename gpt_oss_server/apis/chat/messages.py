@@ -110,7 +110,11 @@ def read_messages(
         if continues_last and index == len(messages) - 1:
             conversation.begun = _begun(message, where)
         else:
-            _handler(message, where)(message, where, conversation)
+            handler = _HANDLERS.get(str(role := message.get("role")))
+            if handler is None:
+                roles = ", ".join(_HANDLERS)
+                raise InvalidRequest.at(f"{where}.role", f"must be one of {roles}, not {role!r}.")
+            handler(message, where, conversation)
             for call_id in answers.unanswered.get(index, ()):
                 conversation.close_cut_call(call_id, where)
     conversation.drop_answered()
@@ -173,14 +177,6 @@ def _before_calls(messages: Sequence[Any]) -> list[bool]:
 def _word(name: Any) -> str | None:
     """The name, reduced to the characters that a header can carry."""
     return _NO_WORD.sub("_", name)[:64] or None if isinstance(name, str) else None
-
-
-def _handler(message: Message, where: str) -> Handler:
-    role = message.get("role")
-    handler = _HANDLERS.get(role) if isinstance(role, str) else None
-    if handler is None:
-        raise InvalidRequest.at(f"{where}.role", f"must be one of {', '.join(_HANDLERS)}, not {role!r}.")
-    return handler
 
 
 def _content(message: Message, where: str) -> str:

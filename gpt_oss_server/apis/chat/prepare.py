@@ -22,15 +22,7 @@ from gpt_oss_server.runs.prepared import Prepared
 from gpt_oss_server.runs.work import Work
 from gpt_oss_server.toolset.bound import HostedTools, known_recipients
 from gpt_oss_server.toolset.choice import wanted_of
-from gpt_oss_server.turns.prompt import (
-    Head,
-    begun_call,
-    check_can_fit,
-    fitted_layout,
-    sampling_of,
-    thinking_of,
-    with_verbosity,
-)
+from gpt_oss_server.turns import prompt as prompts
 from inference.engine import EngineInfo, Sampling
 
 
@@ -57,21 +49,21 @@ def prepare(
     model, renderer = work.model, work.model.renderer
     conversation = _read(request, model.info, hosted.kinds, renderer)
     prefill = _prefill(conversation.begun, wanted, renderer)
-    thinking = thinking_of(request.effort, request.reasoning_budget, model.settings)
+    thinking = prompts.thinking_of(request.effort, request.reasoning_budget, model.settings)
     bounds = thinking.budget is not None
     wanted = replace(wanted, bounds_reasoning=bounds, begun=prefill, begun_param="continue_final_message")
-    head = Head.of(
+    head = prompts.Head.of(
         model,
         thinking,
         tools,
         hosted,
         date=request.template.date or work.date(),
         identity=request.template.model_identity,
-        instructions=with_verbosity(None, request.verbosity),
+        instructions=prompts.with_verbosity(None, request.verbosity),
         formats=answer.declared,
     )
     most = request.truncate_prompt_tokens  # where the request allows it, messages are cut to fit
-    layout, shown = fitted_layout(
+    layout, shown = prompts.fitted_layout(
         head,
         tuple(conversation.segments),
         context=model.info.context_length - len(prefill),
@@ -86,8 +78,8 @@ def prepare(
     return PreparedChat(
         request=request,
         prompt=tuple(layout.tokens()),
-        prefill=prefill or begun_call(wanted, model.info, renderer),
-        sampling=sampling_of(request, model, work.caller, prompt=length, limit=request.limit),
+        prefill=prefill or prompts.begun_call(wanted, model.info, renderer),
+        sampling=prompts.sampling_of(request, model, work.caller, prompt=length, limit=request.limit),
         recipients=known_recipients(tools, hosted),
         tools=tools,
         hosted=hosted,
@@ -99,7 +91,7 @@ def prepare(
 def _read(request: CreateChatCompletion, info: EngineInfo, kinds: Kinds, renderer: Renderer) -> ReadMessages:
     if request.truncate_prompt_tokens is None:
         parts = (request.messages, request.tools, request.response_format)
-        check_can_fit(info.context_length, "messages", *parts)
+        prompts.check_can_fit(info.context_length, "messages", *parts)
     continues_last = bool(request.continue_final_message)
     return read_messages(request.messages, renderer, kinds, continues_last=continues_last)
 

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from gpt_oss_server.content.biases import check_bias
 from gpt_oss_server.errors import InvalidRequest
+from gpt_oss_server.http import shared_fields as shared
 from gpt_oss_server.http.fields import (
     Body,
     Boolean,
@@ -21,16 +22,6 @@ from gpt_oss_server.http.fields import (
     required,
 )
 from gpt_oss_server.http.generation_config import with_generation_config
-from gpt_oss_server.http.shared_fields import (
-    Budget,
-    ChoiceFields,
-    FormFields,
-    GenerationFields,
-    TurnFields,
-    check_metadata,
-    check_stops,
-    check_stream_options,
-)
 from gpt_oss_server.http.unserved import (
     EMPTY,
     FALSE,
@@ -88,10 +79,12 @@ class Thinking(Body):
     type: Literal["enabled", "disabled", "adaptive"] = required(
         "With `disabled`, the effort is `none`; `enabled` and `adaptive` leave it as it is."
     )
-    budget_tokens: Budget | None = optional("The most tokens of reasoning.")
+    budget_tokens: shared.Budget | None = optional("The most tokens of reasoning.")
 
 
-class CreateChatCompletion(ChoiceFields, TurnFields, FormFields, GenerationFields):
+class CreateChatCompletion(
+    shared.ChoiceFields, shared.TurnFields, shared.FormFields, shared.GenerationFields
+):
     """A request for a chat completion. Every field may be left out except `messages`."""
 
     not_served: ClassVar[NotServed] = _NOT_SERVED
@@ -170,10 +163,10 @@ def parse_request(body: object) -> CreateChatCompletion:
         CreateChatCompletion,
         _EXAMPLE,
     )
-    check_stops(request.stops)
-    check_metadata(request.metadata)
+    shared.check_stops(request.stops)
+    shared.check_metadata(request.metadata)
     check_bias(request.logit_bias)
-    check_stream_options(request.stream_options, streams=bool(request.stream))
+    shared.check_stream_options(request.stream_options, streams=bool(request.stream))
     if not request.messages:
         raise InvalidRequest.at("messages", "is empty: send at least one message.")
     if request.top_logprobs and not request.logprobs:

@@ -19,16 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
-from gpt_oss_server.apis.chat.writers import (
-    CallWriter,
-    ChunkPart,
-    ContentWriter,
-    CustomCallWriter,
-    ReasoningWriter,
-    Shown,
-    SilentWriter,
-    Writer,
-)
+from gpt_oss_server.apis.chat import writers
 from gpt_oss_server.content.logprobs import Scores, Speller
 from gpt_oss_server.harmony.events import Header, MessageFinished, MessageStarted, TextDelta
 from gpt_oss_server.harmony.recipients import called_name
@@ -65,8 +56,8 @@ class ChoiceStream:
     def __init__(self, index: int, form: Form) -> None:
         self._index = index
         self._form = form
-        self._shown = Shown()
-        self._writer: Writer | None = None
+        self._shown = writers.Shown()
+        self._writer: writers.Writer | None = None
         self._stops: StopFilter | None = None  # of the open answer, or of the stopped one
         self._ran: ToolStarted | None = None
 
@@ -74,12 +65,12 @@ class ChoiceStream:
     def stopped(self) -> bool:
         return self._stops is not None and self._stops.found is not None
 
-    def start(self) -> list[ChunkPart]:
+    def start(self) -> list[writers.ChunkPart]:
         return [self._choice({"delta": {"role": "assistant", "content": ""}})]
 
-    def feed(self, events: Sequence[TurnEvent], *, silently: bool = False) -> list[ChunkPart]:
+    def feed(self, events: Sequence[TurnEvent], *, silently: bool = False) -> list[writers.ChunkPart]:
         """The choice's parts. `silently` hides text: the client knows the start of an answer that it gave."""
-        out: list[ChunkPart] = []
+        out: list[writers.ChunkPart] = []
         for event in events:
             if self.stopped:
                 break
@@ -108,7 +99,7 @@ class ChoiceStream:
 
     def finish(
         self, finish: Finish, stopped_by: int | None = None, cut_short: TurnWarning | None = None
-    ) -> list[ChunkPart]:
+    ) -> list[writers.ChunkPart]:
         """The text that is still held back, and the end of the choice."""
         out = [self._choice(part) for part in self._close()]
         end = self._choice({"delta": {}})
@@ -119,12 +110,12 @@ class ChoiceStream:
             end["stop_reason"] = str(cut_short.kind)
         return [*out, end]
 
-    def _choice(self, part: ChunkPart) -> ChunkPart:
+    def _choice(self, part: writers.ChunkPart) -> writers.ChunkPart:
         part["index"] = self._index
         part["finish_reason"] = None
         return part
 
-    def _close(self) -> list[ChunkPart]:
+    def _close(self) -> list[writers.ChunkPart]:
         writer, self._writer = self._writer, None
         return writer.close() if writer is not None else []
 
@@ -135,28 +126,22 @@ class ChoiceStream:
             return "length" if finish is Finish.LENGTH else "content_filter"
         return "tool_calls" if self._shown.calls else "stop"
 
-    def _route(self, header: Header) -> Writer:
+    def _route(self, header: Header) -> writers.Writer:
         form, shown = self._form, self._shown
-        if header.recipient is not None:
-            return self._call_writer(header.recipient)
+        if (recipient := header.recipient) is not None:
+            if form.runs_here(recipient):
+                return writers.Writer()  # the stream shows the call with its result
+            name, is_custom = called_name(recipient), recipient in form.custom
+            return writers.CallWriter(shown, name, form.new_call_id, is_custom=is_custom)
         is_preamble = header.channel == "commentary"
         if header.channel == "analysis" or (is_preamble and form.preambles_are_reasoning):
-            return ReasoningWriter(shown, form.reasoning_fields)
+            return writers.ReasoningWriter(shown, form.reasoning_fields)
         scores = Scores(form.speller) if form.speller is not None else None
         if is_preamble:
-            return ContentWriter(shown, citations=self._citations(), scores=scores)
+            return writers.ContentWriter(shown, citations=self._citations(), scores=scores)
         self._stops = StopFilter(form.stops, shows_stop=form.shows_stop) if form.stops else None
         citations = self._citations(in_json=form.answers_json)
-        return ContentWriter(shown, stops=self._stops, citations=citations, scores=scores)
-
-    def _call_writer(self, recipient: str) -> Writer:
-        form, shown = self._form, self._shown
-        if form.runs_here(recipient):
-            return SilentWriter()
-        name = called_name(recipient)
-        if recipient in form.custom:
-            return CustomCallWriter(shown, name, form.new_call_id)
-        return CallWriter(shown, name, form.new_call_id)
+        return writers.ContentWriter(shown, stops=self._stops, citations=citations, scores=scores)
 
     def _citations(self, *, in_json: bool = False) -> CitationRewriter | None:
         if self._form.cite is None:
@@ -165,7 +150,7 @@ class ChoiceStream:
 
         return CitationRewriter(self._form.cite, in_json=in_json)
 
-    def _executed(self, event: ToolFinished) -> ChunkPart:
+    def _executed(self, event: ToolFinished) -> writers.ChunkPart:
         recipient = event.header.recipient or ""
         tool = self._form.kinds.called(recipient)
         executed: dict[str, Any] = {

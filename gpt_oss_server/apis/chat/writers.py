@@ -7,9 +7,8 @@ amount of earlier output. It must not know chunks.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gpt_oss_server.content.logprobs import Scores
@@ -34,19 +33,19 @@ class Shown:
     executed: int = 0
 
 
-class Writer(ABC):
-    """Writes one message of a choice: one `open`, any number of `delta`s, one `close`."""
+class Writer:
+    """Writes one message of a choice: one `open`, any number of `delta`s, one `close`. By itself, nothing."""
 
     def open(self) -> list[ChunkPart]:
         """The parts that come before any text."""
         return []
 
-    @abstractmethod
     def delta(self, text: str) -> list[ChunkPart]:
         """The parts for more text."""
+        return []
 
-    def score(self, scored: TokenLogprob) -> None:  # noqa: B027 – only the final text has scores
-        """Takes the log-probability of the token whose text follows."""
+    def score(self, scored: TokenLogprob) -> None:
+        """Takes the log-probability of the token whose text follows. Only the final text has scores."""
 
     def close(self) -> list[ChunkPart]:
         """The parts that were held back."""
@@ -67,50 +66,46 @@ class ReasoningWriter(Writer):
         return [{"delta": dict.fromkeys(self._fields, text)}] if self._fields else []
 
 
+@dataclass(slots=True)
 class ContentWriter(Writer):
     """A preamble or an answer."""
 
-    def __init__(
-        self,
-        shown: Shown,
-        *,
-        stops: StopFilter | None = None,
-        citations: CitationRewriter | None = None,
-        scores: Scores | None = None,
-    ) -> None:
-        self._shown = shown
-        self._stops = stops
-        self._citations = citations
-        self._scores = scores
-        self._begins = True
-        self._base = shown.content  # where this message begins in the content
-        # Characters of the model's text: received, and passed by the stop filter.
-        self._fed = self._passed = 0
-        self._due: list[dict[str, Any]] = []
+    shown: Shown
+    stops: StopFilter | None = None
+    citations: CitationRewriter | None = None
+    scores: Scores | None = None
+    _begins: bool = field(default=True, init=False)
+    _base: int = field(init=False)  # where this message begins in the content
+    _fed: int = field(default=0, init=False)  # characters of the model's text
+    _passed: int = field(default=0, init=False)  # those that the stop filter has passed
+    _due: list[dict[str, Any]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self._base = self.shown.content
 
     def score(self, scored: TokenLogprob) -> None:
-        if self._scores is not None:
-            self._scores.feed(scored, self._fed)
+        if self.scores is not None:
+            self.scores.feed(scored, self._fed)
 
     def delta(self, text: str) -> list[ChunkPart]:
         self._fed += len(text)
-        return self._pass(self._stops.feed(text) if self._stops is not None else text)
+        return self._pass(self.stops.feed(text) if self.stops is not None else text)
 
     def close(self) -> list[ChunkPart]:
-        parts = self._pass(self._stops.close()) if self._stops is not None else []
-        if self._citations is not None:
-            parts += [part for piece in self._citations.close() for part in self._piece(piece)]
+        parts = self._pass(self.stops.close()) if self.stops is not None else []
+        if self.citations is not None:
+            parts += [part for piece in self.citations.close() for part in self._piece(piece)]
         return parts
 
     def _pass(self, text: str) -> list[ChunkPart]:
         if not text:
             return []
         self._passed += len(text)
-        if self._scores is not None:
-            self._due += self._scores.due(self._passed)
-        if self._citations is None:
+        if self.scores is not None:
+            self._due += self.scores.due(self._passed)
+        if self.citations is None:
             return [self._show(text)]
-        return [part for piece in self._citations.feed(text) for part in self._piece(piece)]
+        return [part for piece in self.citations.feed(text) for part in self._piece(piece)]
 
     def _piece(self, piece: Any) -> list[ChunkPart]:
         part = self._show(piece.text)
@@ -125,45 +120,31 @@ class ContentWriter(Writer):
     def _show(self, text: str) -> ChunkPart:
         if self._begins:
             self._begins = False
-            if self._shown.content:
+            if self.shown.content:
                 text = BETWEEN_MESSAGES + text
                 self._base += len(BETWEEN_MESSAGES)
-        self._shown.content += len(text)
+        self.shown.content += len(text)
         part: ChunkPart = {"delta": {"content": text}}
-        if self._scores is not None:
+        if self.scores is not None:
             part["logprobs"] = {"content": self._due, "refusal": None}
             self._due = []
         return part
 
 
 class CallWriter(Writer):
-    """A call that the client runs: its id and name once, then the arguments as they are sampled."""
+    """A call that the client runs: its id and name once, then what the model writes, as it is sampled."""
 
-    kind, body = "function", "arguments"
-
-    def __init__(self, shown: Shown, name: str, new_id: Callable[[], str]) -> None:
+    def __init__(self, shown: Shown, name: str, new_id: Callable[[], str], *, is_custom: bool) -> None:
+        self._kind, self._body = ("custom", "input") if is_custom else ("function", "arguments")
         self._index = shown.calls
         self._name = name
         self._new_id = new_id
         shown.calls += 1
 
     def open(self) -> list[ChunkPart]:
-        called = {"name": self._name, self.body: ""}
-        call = {"index": self._index, "id": self._new_id(), "type": self.kind, self.kind: called}
+        called = {"name": self._name, self._body: ""}
+        call = {"index": self._index, "id": self._new_id(), "type": self._kind, self._kind: called}
         return [{"delta": {"tool_calls": [call]}}]
 
     def delta(self, text: str) -> list[ChunkPart]:
-        return [{"delta": {"tool_calls": [{"index": self._index, self.kind: {self.body: text}}]}}]
-
-
-class CustomCallWriter(CallWriter):
-    """A call of a custom tool: its input is the model's text, unchanged."""
-
-    kind, body = "custom", "input"
-
-
-class SilentWriter(Writer):
-    """A call that runs here: the stream shows it with its result."""
-
-    def delta(self, text: str) -> list[ChunkPart]:
-        return []
+        return [{"delta": {"tool_calls": [{"index": self._index, self._kind: {self._body: text}}]}}]

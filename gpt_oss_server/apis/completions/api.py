@@ -4,16 +4,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
+from gpt_oss_server.apis.completions import tokenizer
 from gpt_oss_server.apis.completions.request import CreateCompletion, parse_request, prompts_of, truncated
 from gpt_oss_server.apis.completions.run import CompletionRun
-from gpt_oss_server.apis.completions.tokenizer import (
-    ChatPrompt,
-    DetokenizeRequest,
-    TokenizeOptions,
-    detokenize,
-    tokenize,
-    tokenizer_info,
-)
 from gpt_oss_server.caller.caller import Caller
 from gpt_oss_server.constraints.wanted import Wanted
 from gpt_oss_server.content.answer_form import requested_answer
@@ -30,7 +23,7 @@ from gpt_oss_server.turns.prompt import check_can_fit
 from inference.grammar import Grammar
 
 
-def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
+def completions_router(served: Served, chat_prompt: tokenizer.ChatPrompt) -> APIRouter:
     """`chat_prompt` renders the prompt of a chat request for /tokenize."""
     router = APIRouter()
     limit, keep_alive = served.settings.max_body_bytes, served.settings.keep_alive
@@ -43,22 +36,22 @@ def completions_router(served: Served, chat_prompt: ChatPrompt) -> APIRouter:
         streams = bool(run.request.stream)
         return await answer(run, request, streams=streams, keep_alive=keep_alive, headers=headers)
 
-    @router.post("/tokenize", openapi_extra=documented(TokenizeOptions))
+    @router.post("/tokenize", openapi_extra=documented(tokenizer.TokenizeOptions))
     async def to_tokens(request: Request) -> Response:
         caller, body = await read_json(request, limit)
-        answered = await tokenize(caller, body, served, chat_prompt)
+        answered = await tokenizer.tokenize(caller, body, served, chat_prompt)
         return await json_answer(answered, caller.body_size)
 
-    @router.post("/detokenize", openapi_extra=documented(DetokenizeRequest))
+    @router.post("/detokenize", openapi_extra=documented(tokenizer.DetokenizeRequest))
     async def to_text(request: Request) -> Response:
         caller, body = await read_json(request, limit)
         size = caller.body_size
-        answered = await in_thread_if_large(size, lambda: detokenize(caller, body, served), body)
+        answered = await in_thread_if_large(size, lambda: tokenizer.detokenize(caller, body, served), body)
         return await json_answer(answered, size)
 
     @router.get("/tokenizer_info")
     async def info() -> Response:
-        return JSONResponse(tokenizer_info(served.models.first))
+        return JSONResponse(tokenizer.tokenizer_info(served.models.first))
 
     return router
 

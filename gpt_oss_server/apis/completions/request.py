@@ -11,45 +11,31 @@ from pydantic import Field
 from gpt_oss_server.content.biases import check_bias
 from gpt_oss_server.errors import InvalidRequest
 from gpt_oss_server.harmony.encoding import Encoding
+from gpt_oss_server.http import shared_fields as shared
+from gpt_oss_server.http import unserved
 from gpt_oss_server.http.fields import Boolean, Integer, optional, read_body, required
 from gpt_oss_server.http.generation_config import with_generation_config
-from gpt_oss_server.http.shared_fields import (
-    Alternatives,
-    ChoiceFields,
-    FormFields,
-    GenerationFields,
-    check_stops,
-    check_stream_options,
-)
-from gpt_oss_server.http.unserved import (
-    EMPTY,
-    NEVER,
-    SAMPLERS_NOT_SERVED,
-    TEMPLATES_NOT_SERVED,
-    NotServed,
-    only,
-)
 from gpt_oss_server.http.validation import json_type
 
 _EXAMPLE = '{"prompt": "Once upon a time"}'
 DEFAULT_MAX_TOKENS = 16  # OpenAI's default for this API
 
 
-_NOT_SERVED: NotServed = {
-    **SAMPLERS_NOT_SERVED,
-    **TEMPLATES_NOT_SERVED,
-    "suffix": (only(""), "This model only continues a prompt; leave it out."),
-    "messages": (NEVER, "Send `prompt`, or use /v1/chat/completions."),
-    "prompt_embeds": (EMPTY, "Send the prompt as text or token ids."),
-    "chat_template_kwargs": (EMPTY, "A plain prompt has no template."),
-    "tools": (EMPTY, "Use /v1/chat/completions."),
-    "max_completion_tokens": (NEVER, "Use max_tokens."),
-    "max_output_tokens": (NEVER, "Use max_tokens."),
+_NOT_SERVED: unserved.NotServed = {
+    **unserved.SAMPLERS_NOT_SERVED,
+    **unserved.TEMPLATES_NOT_SERVED,
+    "suffix": (unserved.only(""), "This model only continues a prompt; leave it out."),
+    "messages": (unserved.NEVER, "Send `prompt`, or use /v1/chat/completions."),
+    "prompt_embeds": (unserved.EMPTY, "Send the prompt as text or token ids."),
+    "chat_template_kwargs": (unserved.EMPTY, "A plain prompt has no template."),
+    "tools": (unserved.EMPTY, "Use /v1/chat/completions."),
+    "max_completion_tokens": (unserved.NEVER, "Use max_tokens."),
+    "max_output_tokens": (unserved.NEVER, "Use max_tokens."),
 }
 
 
-class CreateCompletion(ChoiceFields, FormFields, GenerationFields):
-    not_served: ClassVar[NotServed] = _NOT_SERVED
+class CreateCompletion(shared.ChoiceFields, shared.FormFields, shared.GenerationFields):
+    not_served: ClassVar[unserved.NotServed] = _NOT_SERVED
 
     prompt: str | list[Any] = required("A text, its token ids, or a list of either.")
     max_tokens: Annotated[Integer, Field(ge=0)] | None = optional(
@@ -58,10 +44,10 @@ class CreateCompletion(ChoiceFields, FormFields, GenerationFields):
     skip_special_tokens: Boolean | None = optional(
         "With false, the text spells special tokens out. Left out: it leaves them out."
     )
-    logprobs: Alternatives | None = optional(
+    logprobs: shared.Alternatives | None = optional(
         "The log-probability of each token, and of this many of the likeliest alternatives."
     )
-    prompt_logprobs: Alternatives | None = optional(
+    prompt_logprobs: shared.Alternatives | None = optional(
         "The log-probability of each prompt token, and of this many of the likeliest in its place."
     )
     echo: Boolean | None = optional("The text repeats the prompt.")
@@ -89,8 +75,8 @@ def parse_request(body: object) -> CreateCompletion:
     request = read_body(
         with_generation_config(body, CreateCompletion, "max_tokens"), CreateCompletion, _EXAMPLE
     )
-    check_stops(request.stops)
-    check_stream_options(request.stream_options, streams=bool(request.stream))
+    shared.check_stops(request.stops)
+    shared.check_stream_options(request.stream_options, streams=bool(request.stream))
     check_bias(request.logit_bias)
     if request.max_tokens == 0 and not request.echo:
         raise InvalidRequest.at("max_tokens", "is 0, so there is nothing to return without `echo`.")

@@ -161,8 +161,8 @@ class CompletionRun:
     async def _generate(self, choice: _Choice) -> AsyncGenerator[list[Chunk], None]:
         request = self.request
         text = PlainText(
-            self._model.encoding,
-            StopFilter(request.stops, shows_stop=bool(request.include_stop_str_in_output)),
+            encoding=self._model.encoding,
+            stops=StopFilter(request.stops, shows_stop=bool(request.include_stop_str_in_output)),
             shows_special=request.skip_special_tokens is False,
             speller=None if choice.sampling.logprobs is None else self._speller(),
             top=request.logprobs or 0,

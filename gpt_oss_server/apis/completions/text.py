@@ -8,6 +8,7 @@ import codecs
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from gpt_oss_server.content.logprobs import LEAST, Speller
@@ -35,43 +36,38 @@ class LegacyLogprobs:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
+_utf8_decoder = partial(codecs.getincrementaldecoder("utf-8"), "replace")
+
+
+@dataclass(slots=True, kw_only=True)
 class PlainText:
-    def __init__(
-        self,
-        encoding: Encoding,
-        stops: StopFilter,
-        *,
-        shows_special: bool,
-        speller: Speller | None,
-        top: int = 0,
-    ) -> None:
-        self._encoding = encoding
-        self._stops = stops
-        self._shows_special = shows_special
-        self._speller = speller
-        self._top = top
-        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-        self._fed = 0  # characters decoded
-        self._shown = 0
-        self._waiting: deque[tuple[int, TokenLogprob]] = deque()
+    encoding: Encoding
+    stops: StopFilter
+    shows_special: bool
+    speller: Speller | None
+    top: int
+    _utf8: codecs.IncrementalDecoder = field(default_factory=_utf8_decoder, init=False)
+    _fed: int = field(default=0, init=False)  # characters decoded
+    _shown: int = field(default=0, init=False)
+    _waiting: deque[tuple[int, TokenLogprob]] = field(default_factory=deque, init=False)
 
     @property
     def stopped(self) -> str | None:
-        return self._stops.found
+        return self.stops.found
 
     def echo(
         self, prompt: Sequence[int], scores: Sequence[TokenLogprob | None]
     ) -> tuple[str, LegacyLogprobs | None]:
         """The prompt's text and scores, which come before all output; the first token has no score."""
-        assert self._speller is not None
-        scored_text, utf8, offset = LegacyLogprobs(), codecs.getincrementaldecoder("utf-8")("replace"), 0
+        assert self.speller is not None
+        scored_text, utf8, offset = LegacyLogprobs(), _utf8_decoder(), 0
         for token, scored in zip(prompt, scores, strict=True):
             if scored is None:
-                scored_text.add(self._speller.spelt_distinctly(token), None, None, offset)
+                scored_text.add(self.speller.spelt_distinctly(token), None, None, offset)
             else:
-                self._add(scored_text, self._speller, scored, offset)
-            offset += len(utf8.decode(self._encoding.token_bytes([token])))
-        text = self._encoding.decode(prompt)
+                self._add(scored_text, self.speller, scored, offset)
+            offset += len(utf8.decode(self.encoding.token_bytes([token])))
+        text = self.encoding.decode(prompt)
         self._fed = self._shown = len(text)
         return text, scored_text
 
@@ -80,33 +76,33 @@ class PlainText:
         for index, token in enumerate(step.tokens):
             if step.logprobs is not None:  # hidden tokens have a score too: they were sampled
                 self._waiting.append((self._fed, step.logprobs[index]))
-            if token >= FIRST_SPECIAL and not self._shows_special:
+            if token >= FIRST_SPECIAL and not self.shows_special:
                 continue
-            decoded = self._utf8.decode(self._encoding.token_bytes([token]))
+            decoded = self._utf8.decode(self.encoding.token_bytes([token]))
             self._fed += len(decoded)
             text += decoded
-        return self._show(self._stops.feed(text))
+        return self._show(self.stops.feed(text))
 
     def close(self) -> tuple[str, LegacyLogprobs | None]:
-        if self._stops.found is not None:
+        if self.stops.found is not None:
             return "", None
         rest = self._utf8.decode(b"", final=True)
-        return self._show(self._stops.feed(rest) + self._stops.close(), is_last=True)
+        return self._show(self.stops.feed(rest) + self.stops.close(), is_last=True)
 
     def _show(self, text: str, *, is_last: bool = False) -> tuple[str, LegacyLogprobs | None]:
         self._shown += len(text)
-        if self._speller is None:
+        if self.speller is None:
             return text, None
         scores = LegacyLogprobs()
         while self._waiting and (self._waiting[0][0] < self._shown or is_last):
             offset, scored = self._waiting.popleft()
-            self._add(scores, self._speller, scored, offset)
+            self._add(scores, self.speller, scored, offset)
         return text, scores
 
     def _add(self, scores: LegacyLogprobs, speller: Speller, scored: TokenLogprob, offset: int) -> None:
         token, logprob = speller.spelt_distinctly(scored.token), max(scored.logprob, LEAST)
         top = {token: logprob}  # at any rank, as at OpenAI; first, as clients of vLLM expect it
-        for other, score in scored.top[: self._top]:
+        for other, score in scored.top[: self.top]:
             top.setdefault(speller.spelt_distinctly(other), max(score, LEAST))
         scores.add(token, logprob, top, offset)
 

@@ -245,14 +245,11 @@ class MessageWriter:
     def _end_call(self, item: Event) -> None:
         is_input = self._input.is_whole or not item["arguments"].strip()
         if item["status"] == "completed" and not is_input:
-            self._fail(
-                InvalidOutput(
-                    f"The model called {item['name']!r} with an input that is no JSON object: "
-                    f"{item['arguments']:.200}. Send the request again, or declare the tool as strict."
-                )
-            )
-            return
-        self._end()
+            problem = f"The model called {item['name']!r} with an input that is no JSON object"
+            advice = "Send the request again, or declare the tool as strict."
+            self._fail(InvalidOutput(f"{problem}: {item['arguments']:.200}. {advice}"))
+        else:
+            self._end()
 
     def _answer(self, item: Event) -> None:
         call = self._open

@@ -34,19 +34,16 @@ class Reader:
             self._history.add(message)
         return message
 
-    def ask(self, question: str) -> str | None:
-        """The answer to a question of the chat's own; None if there is none."""
-        if self.interactive:
-            try:
-                return input(question)
-            except EOFError:
-                console.out()
-                return None
-        console.out(question)
-        return sys.stdin.readline() or None
-
     def confirms(self, question: str) -> bool:
-        return (self.ask(question) or "").strip().lower() in ("y", "yes")
+        """Whether the answer to a question of the chat's own is yes."""
+        if not self.interactive:
+            console.out(question)
+            return _is_yes(sys.stdin.readline())
+        try:
+            return _is_yes(input(question))
+        except EOFError:
+            console.out()
+            return False
 
     def _typed(self) -> str | None:
         while True:
@@ -84,6 +81,10 @@ class Reader:
             except EOFError:  # the end of the input ends the message too
                 return lines.strip("\n")
         return lines.rstrip().removesuffix(QUOTES).strip("\n")
+
+
+def _is_yes(answer: str) -> bool:
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _pasted() -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,21 +24,20 @@ class Turn:
 
 
 class Record:
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._turns: list[Turn] = []
         self._is_unfinished = False  # the last turn; its response never came
 
     def begin(self, items: Sequence[Item]) -> Turn:
         self._is_unfinished = True
-        return Turn(items, self._clock())
+        return Turn(items, time.monotonic())
 
     def see(self, turn: Turn, event: Event) -> None:
         if turn.first is None and str(event.get("type", "")).endswith(".delta"):
-            turn.first = self._clock()
+            turn.first = time.monotonic()
 
     def end(self, turn: Turn, response: Item) -> None:
-        turn.ended, turn.response = self._clock(), response
+        turn.ended, turn.response = time.monotonic(), response
         self._turns.append(turn)
         self._is_unfinished = False
 
@@ -70,16 +69,13 @@ class Record:
 
     def save(self, path: Path) -> None:
         """As JSON if the name ends so, else as Markdown. Raises OSError."""
-        turns = [{"input": list(turn.items), "response": turn.response} for turn in self._turns]
-        text = json.dumps(turns, ensure_ascii=False, indent=2) if path.suffix == ".json" else self._markdown()
+        if path.suffix == ".json":
+            turns = [{"input": list(turn.items), "response": turn.response} for turn in self._turns]
+            text = json.dumps(turns, ensure_ascii=False, indent=2)
+        else:
+            items = [item for turn in self._turns for item in (*turn.items, *turn.response.get("output", ()))]
+            text = "\n\n".join(filter(None, map(_as_markdown, items)))
         path.write_text(text + "\n", encoding="utf-8")
-
-    def _markdown(self) -> str:
-        parts: list[str] = []
-        for turn in self._turns:
-            parts += [_as_markdown(item) for item in turn.items]
-            parts += [_as_markdown(item) for item in turn.response.get("output", ())]
-        return "\n\n".join(filter(None, parts))
 
 
 def _as_markdown(item: Item) -> str:

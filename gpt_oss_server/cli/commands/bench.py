@@ -78,19 +78,14 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         "machine": platform.machine(),
         "rows": [asdict(row) for row in rows],
     }
-    _print_report(args.json, report, rows)
-    return 0
-
-
-def _print_report(wanted: str | None, report: dict[str, Any], rows: list[Measurement]) -> None:
-    """Prints JSON instead of the table, or prints the table and also writes the JSON to a file."""
     text = json.dumps(report, indent=2)
-    if wanted is not None and wanted != "-":
+    if args.json not in (None, "-"):
         try:
-            Path(wanted).write_text(text + "\n", encoding="utf-8")
+            Path(args.json).write_text(text + "\n", encoding="utf-8")
         except OSError as error:
-            raise CommandLineError(f"--json: {wanted} cannot be written: {error.strerror}.") from error
-    console.out(text if wanted == "-" else _table(report, rows))
+            raise CommandLineError(f"--json: {args.json} cannot be written: {error.strerror}.") from error
+    console.out(text if args.json == "-" else _table(report, rows))
+    return 0
 
 
 def _lengths(args: argparse.Namespace) -> list[int]:

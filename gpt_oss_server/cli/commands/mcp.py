@@ -44,32 +44,29 @@ def add_arguments(parser: argparse.ArgumentParser, *, everything: bool = True) -
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    try:
-        return _serve(args, settings)
-    except ImportError as error:
-        raise CommandLineError(how_to_install(error)) from error
-
-
-def _serve(args: argparse.Namespace, settings: Settings) -> int:
     from gpt_oss_server.cli.server.http_server import http_url, listen
     from gpt_oss_server.observe.logs.setup import set_up_logging
-    from tools.mcp.serve import serve
 
     set_up_logging(settings)
     port = _PORT if args.at_port is None else args.at_port
     if not args.http and (args.at_port is not None or args.at != "127.0.0.1"):
         raise CommandLineError("--host and --port need --http; without it, standard input is served.")
-    tool = asyncio.run(_tool(args.tool, settings))
+    try:
+        from tools.mcp.serve import serve_http, serve_stdio
+
+        tool = asyncio.run(_tool(args.tool, settings))
+    except ImportError as error:
+        raise CommandLineError(how_to_install(error)) from error
     if not args.http:
         typed = " An MCP client starts this command; Ctrl-D ends it." if sys.stdin.isatty() else ""
         console.err(f"Serving {args.tool} over MCP on standard input and output.{typed}")
-        serve(tool, "stdio")
+        asyncio.run(serve_stdio(tool))
         return 0
     listener = listen(args.at, port)
     listener.listen()  # a client that connects before the server runs waits for it
     port = listener.getsockname()[1]
     console.err(f"Serving {args.tool} over MCP at {http_url(args.at, port)}/mcp. Ctrl-C stops it.")
-    serve(tool, "streamable-http", args.at, port, listener)
+    asyncio.run(serve_http(tool, args.at, port, listener))
     return 0
 
 

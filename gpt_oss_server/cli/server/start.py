@@ -82,6 +82,7 @@ class Start:
 
 
 def check_start(settings: Settings) -> None:
+    from gpt_oss_server.embeddings import EndpointFailed, probed
     from gpt_oss_server.observe.telemetry.telemetry import check_telemetry
     from gpt_oss_server.runs.served import keyring_of
     from gpt_oss_server.stores.kinds.table import open_database
@@ -103,19 +104,12 @@ def check_start(settings: Settings) -> None:
     check_telemetry(settings)
     if settings.store != "memory":  # a model may load for minutes before it is opened
         asyncio.run(open_database(settings.store).close())
-    check_endpoints(settings)
-    ToolsetMaker(settings, kinds)  # raises for backends and servers that are named wrongly
-    check_tools(settings)
-
-
-def check_endpoints(settings: Settings) -> None:
-    """Raises `SettingsError` for an endpoint of embeddings or of a reranker that does not answer."""
-    from gpt_oss_server.embeddings import EndpointFailed, probed
-
     try:
         asyncio.run(probed(settings))
     except EndpointFailed as error:
         raise SettingsError(f"{error} Start that server first, or leave the flag out.") from error
+    ToolsetMaker(settings, kinds)  # raises for backends and servers that are named wrongly
+    check_tools(settings)
 
 
 def check_context(tokens: int | None, settings: Settings) -> None:

@@ -11,22 +11,7 @@ what a grammar has after one is left out.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpt_oss_server.constraints.spelling.nodes import (
-    ESCAPE,
-    PLAIN,
-    PLAIN_UNSIGNED,
-    All,
-    AnyText,
-    Chars,
-    Choice,
-    JsonText,
-    Literal,
-    Node,
-    Repeat,
-    Rule,
-    Token,
-    Tree,
-)
+from gpt_oss_server.constraints.spelling import nodes
 from gpt_oss_server.harmony.encoding import FIRST_SPECIAL, STOP_IDS, VOCABULARY_SIZE
 from inference.grammar import Notation
 
@@ -35,63 +20,63 @@ _SIGN, _BAR = '"<"', "|"  # the name of a special token begins with both
 _SIGNS = {(0, 1): "?", (0, None): "*", (1, None): "+"}
 
 
-def written(tree: Tree, notation: Notation, *, bars: Mapping[int, str]) -> str:
+def written(tree: nodes.Tree, notation: Notation, *, bars: Mapping[int, str]) -> str:
     """The grammar as text. `bars` are the ordinary tokens whose text begins with a vertical bar."""
     return _Writer(tree.rules, notation, bars).whole(tree.start)
 
 
 class _Writer:
-    def __init__(self, rules: Mapping[str, Node], notation: Notation, bars: Mapping[int, str]) -> None:
+    def __init__(self, rules: Mapping[str, nodes.Node], notation: Notation, bars: Mapping[int, str]) -> None:
         self._rules, self._notation, self._bars = rules, notation, bars
         self._names: dict[str, str] = {}
         self._lines: dict[str, str] = {}
 
-    def whole(self, start: Node) -> str:
+    def whole(self, start: nodes.Node) -> str:
         root = self._of(start)
         return "\n".join([f"root ::= {root}", *self._lines.values()]) + "\n"
 
-    def _of(self, node: Node) -> str:
+    def _of(self, node: nodes.Node) -> str:
         match node:
-            case Token(token):
+            case nodes.Token(token):
                 return _EMPTY if token in STOP_IDS else self._tokens([token])
-            case Literal(text):
+            case nodes.Literal(text):
                 return f'"{"".join(map(_escaped, text))}"'
-            case Chars(ranges):
+            case nodes.Chars(ranges):
                 return _ranges(ranges)
-            case All(parts):
+            case nodes.All(parts):
                 written = [self._of(part) for part in self._until_end(parts)]
                 return " ".join(part for part in written if part != _EMPTY) or _EMPTY
-            case Choice(options):
+            case nodes.Choice(options):
                 return f"({' | '.join(dict.fromkeys(map(self._of, options)))})"
-            case Repeat(inner, least, most):
+            case nodes.Repeat(inner, least, most):
                 return self._repeated(inner, least, most)
-            case Rule(name):
+            case nodes.Rule(name):
                 return self._rule(name)
-            case AnyText():
+            case nodes.AnyText():
                 return self._text()
-            case JsonText():
+            case nodes.JsonText():
                 return self._json_text()
 
-    def _until_end(self, parts: Sequence[Node]) -> Iterable[Node]:
+    def _until_end(self, parts: Sequence[nodes.Node]) -> Iterable[nodes.Node]:
         for part in parts:
             yield part
             if self._always_ends(part):
                 return
 
-    def _always_ends(self, node: Node) -> bool:
+    def _always_ends(self, node: nodes.Node) -> bool:
         match node:
-            case Token(token):
+            case nodes.Token(token):
                 return token in STOP_IDS
-            case All(parts):
+            case nodes.All(parts):
                 return any(map(self._always_ends, parts))
-            case Choice(options):
+            case nodes.Choice(options):
                 return all(map(self._always_ends, options))
-            case Repeat(inner, least, _):
+            case nodes.Repeat(inner, least, _):
                 return least > 0 and self._always_ends(inner)
             case _:
                 return False
 
-    def _repeated(self, node: Node, least: int, most: int | None) -> str:
+    def _repeated(self, node: nodes.Node, least: int, most: int | None) -> str:
         inner = self._of(node)
         if most == 0:
             return _EMPTY
@@ -115,11 +100,15 @@ class _Writer:
         return "text"
 
     def _json_text(self) -> str:
-        plain = [token for token, text in self._bars.items() if all(ord(sign) in PLAIN for sign in text)]
-        escape = self._of(ESCAPE)
-        (*before, (first, last)), bar = PLAIN_UNSIGNED.ranges, ord(_BAR)
+        plain = [
+            token for token, text in self._bars.items() if all(ord(sign) in nodes.PLAIN for sign in text)
+        ]
+        escape = self._of(nodes.ESCAPE)
+        (*before, (first, last)), bar = nodes.PLAIN_UNSIGNED.ranges, ord(_BAR)
         after = (*before, (first, bar - 1), (bar + 1, last))
-        self._unspelt("chars", [_ranges(PLAIN_UNSIGNED.ranges), escape], [_ranges(after), escape], plain)
+        self._unspelt(
+            "chars", [_ranges(nodes.PLAIN_UNSIGNED.ranges), escape], [_ranges(after), escape], plain
+        )
         return "chars"
 
     def _unspelt(

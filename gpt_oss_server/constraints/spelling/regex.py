@@ -12,23 +12,14 @@ from re import _constants as signs  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
-from gpt_oss_server.constraints.spelling.nodes import (
-    LAST_CODE,
-    All,
-    Chars,
-    Choice,
-    Node,
-    Repeat,
-    choice,
-    sequence,
-)
+from gpt_oss_server.constraints.spelling import nodes
 
 _MOST_TIMES = 200  # of a repetition with a number; each is a state of the grammar
 _CLASSES = {
     "CATEGORY_DIGIT": ((48, 57),),
     "CATEGORY_SPACE": ((9, 13), (32, 32)),
     # The check knows the letters.
-    "CATEGORY_WORD": ((48, 57), (65, 90), (95, 95), (97, 122), (0xAA, LAST_CODE)),
+    "CATEGORY_WORD": ((48, 57), (65, 90), (95, 95), (97, 122), (0xAA, nodes.LAST_CODE)),
 }
 _OTHERWISE = ("<|", "[[", "&&", "--", "~~")  # a name of a special token, and what joins classes elsewhere
 
@@ -39,7 +30,7 @@ class _Unreadable(Exception):
     pass
 
 
-def node_of_pattern(pattern: str) -> Node | None:
+def node_of_pattern(pattern: str) -> nodes.Node | None:
     if any(sign in pattern for sign in _OTHERWISE):
         return None
     try:
@@ -49,14 +40,14 @@ def node_of_pattern(pattern: str) -> Node | None:
         return None
 
 
-def _sequence(parsed: Iterable[Any]) -> Node:
-    return sequence(*map(_node, parsed))
+def _sequence(parsed: Iterable[Any]) -> nodes.Node:
+    return nodes.sequence(*map(_node, parsed))
 
 
-def _node(item: tuple[Any, Any]) -> Node:
+def _node(item: tuple[Any, Any]) -> nodes.Node:
     match item:
         case (signs.LITERAL, code):
-            return sequence(chr(code))
+            return nodes.sequence(chr(code))
         case (signs.NOT_LITERAL, code):
             return _unspelt(_without(_only(code)))
         case (signs.ANY, _):
@@ -66,7 +57,7 @@ def _node(item: tuple[Any, Any]) -> Node:
         case (signs.IN, members):
             return _unspelt(_members(members))
         case (signs.BRANCH, (_, options)):
-            return choice([_sequence(option) for option in options])
+            return nodes.choice([_sequence(option) for option in options])
         case (signs.SUBPATTERN, (_, 0, 0, inner)):  # without flags of its own
             return _sequence(inner)
         case (signs.MAX_REPEAT | signs.MIN_REPEAT, (least, most, inner)):  # a lazy one matches the same texts
@@ -74,7 +65,7 @@ def _node(item: tuple[Any, Any]) -> Node:
             node = _sequence(inner)
             if max(least, limit or 0) > _MOST_TIMES or _may_be_empty(node):
                 raise _Unreadable
-            return Repeat(node, least, limit)
+            return nodes.Repeat(node, least, limit)
         case _:
             raise _Unreadable
 
@@ -97,29 +88,29 @@ def _only(code: int) -> Ranges:
     return ((code, code),)
 
 
-def _unspelt(ranges: Ranges) -> Chars:
+def _unspelt(ranges: Ranges) -> nodes.Chars:
     sign, bar = ord("<"), ord("|")
-    if sign not in Chars(ranges) or bar not in Chars(ranges):
-        return Chars(ranges)
-    return Chars(_without((*_without(ranges), (sign, sign))))
+    if sign not in nodes.Chars(ranges) or bar not in nodes.Chars(ranges):
+        return nodes.Chars(ranges)
+    return nodes.Chars(_without((*_without(ranges), (sign, sign))))
 
 
 def _without(ranges: Ranges) -> Ranges:
     others, begin = [], 0
-    for low, high in sorted((*ranges, (LAST_CODE + 1, LAST_CODE + 1))):
+    for low, high in sorted((*ranges, (nodes.LAST_CODE + 1, nodes.LAST_CODE + 1))):
         if low > begin:
             others.append((begin, low - 1))
         begin = max(begin, high + 1)
     return tuple(others)
 
 
-def _may_be_empty(node: Node) -> bool:
+def _may_be_empty(node: nodes.Node) -> bool:
     match node:
-        case All(parts):
+        case nodes.All(parts):
             return all(map(_may_be_empty, parts))
-        case Choice(options):
+        case nodes.Choice(options):
             return any(map(_may_be_empty, options))
-        case Repeat(inner, least, _):
+        case nodes.Repeat(inner, least, _):
             return least == 0 or _may_be_empty(inner)
         case _:
             return False

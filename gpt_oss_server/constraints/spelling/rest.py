@@ -7,33 +7,20 @@ token replaces a position by those after it.
 import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from gpt_oss_server.constraints.spelling.nodes import (
-    ESCAPE,
-    JSON_TEXT,
-    PLAIN,
-    All,
-    AnyText,
-    Chars,
-    Choice,
-    JsonText,
-    Literal,
-    Node,
-    Repeat,
-    Rule,
-    Token,
-    Tree,
-)
+from gpt_oss_server.constraints.spelling import nodes
 from gpt_oss_server.harmony.encoding import UNKNOWN_TEXT
 
 # The nodes that follow, the nearest first; None at the end of the grammar.
-Position = tuple[Node, "Position"] | None  # type: ignore[misc, unused-ignore]
+Position = tuple[nodes.Node, "Position"] | None  # type: ignore[misc, unused-ignore]
 _MOST_POSITIONS = 4_096
+_SPELT = (nodes.Literal, nodes.Chars, nodes.JsonText)  # what takes a character
+_TAKING = (*_SPELT, nodes.Token, nodes.AnyText)
 
 
 class Rest:
     """What is left of a grammar after the tokens that `take` was given."""
 
-    def __init__(self, tree: Tree, ordinary: Callable[[int], bytes | None]) -> None:
+    def __init__(self, tree: nodes.Tree, ordinary: Callable[[int], bytes | None]) -> None:
         """`ordinary` returns the bytes of a token, or None for a special one."""
         self._rules, self._ordinary = tree.rules, ordinary
         self._positions: set[Position] = {(tree.start, None)}
@@ -82,11 +69,10 @@ class Rest:
 
     def _after(self, token: int) -> set[Position]:
         content = self._ordinary(token)
-        return self._after_special(token) if content is None else self._after_text(content)
-
-    def _after_special(self, token: int) -> set[Position]:
+        if content is not None:
+            return self._after_text(content)
         self._decoder.reset()
-        return {at[1] for at in self._reached(self._positions) if at and at[0] == Token(token)}
+        return {at[1] for at in self._reached(self._positions) if at and at[0] == nodes.Token(token)}
 
     def _after_text(self, content: bytes) -> set[Position]:
         text = self._decoder.decode(content)
@@ -94,8 +80,8 @@ class Rest:
             return self._free
         heads = self._reached(self._positions)
         # Free text takes whole tokens, whatever their bytes.
-        free: set[Position] = {at for at in heads if at and isinstance(at[0], AnyText)}
-        spelt: set[Position] = {at for at in heads if at and not isinstance(at[0], AnyText | Token)}
+        free: set[Position] = {at for at in heads if at and isinstance(at[0], nodes.AnyText)}
+        spelt: set[Position] = {at for at in heads if at and isinstance(at[0], _SPELT)}
         if not spelt:
             self._free = free
             return free
@@ -110,14 +96,14 @@ class Rest:
                 continue
             head, tail = at
             match head:
-                case Literal(text) if text[0] == character:
-                    after.add((Literal(text[1:]), tail) if len(text) > 1 else tail)
-                case Chars() if ord(character) in head:
+                case nodes.Literal(text) if text[0] == character:
+                    after.add((nodes.Literal(text[1:]), tail) if len(text) > 1 else tail)
+                case nodes.Chars() if ord(character) in head:
                     after.add(tail)
-                case JsonText() if ord(character) in PLAIN:
+                case nodes.JsonText() if ord(character) in nodes.PLAIN:
                     after.add(at)
-                case JsonText() if character == "\\":
-                    after |= self._after_character({(ESCAPE, (JSON_TEXT, tail))}, character)
+                case nodes.JsonText() if character == "\\":
+                    after |= self._after_character({(nodes.ESCAPE, (nodes.JSON_TEXT, tail))}, character)
                 case _:
                     pass
         return after
@@ -134,38 +120,38 @@ class Rest:
             seen.add(at)
             if len(seen) > _MOST_POSITIONS:
                 return set()
-            if at is None or isinstance(at[0], Literal | Chars | Token | AnyText | JsonText):
+            if at is None or isinstance(at[0], _TAKING):
                 reached.add(at)
             if at is not None:
                 waiting += self._opened(*at)
         return reached
 
-    def _opened(self, head: Node, tail: Position) -> Iterator[Position]:
+    def _opened(self, head: nodes.Node, tail: Position) -> Iterator[Position]:
         match head:
-            case All(parts):
+            case nodes.All(parts):
                 for part in reversed(parts):
                     tail = (part, tail)
                 yield tail
-            case Choice(options):
+            case nodes.Choice(options):
                 for option in options:
                     yield (option, tail)
-            case Repeat(node, least, most):
+            case nodes.Repeat(node, least, most):
                 if most != 0:
-                    more = Repeat(node, max(least - 1, 0), None if most is None else most - 1)
+                    more = nodes.Repeat(node, max(least - 1, 0), None if most is None else most - 1)
                     yield (node, (more, tail))
                 if least == 0:
                     yield tail
-            case Rule(name):
+            case nodes.Rule(name):
                 yield (self._rules[name], tail)
-            case AnyText() | JsonText():
+            case nodes.AnyText() | nodes.JsonText():
                 yield tail
             case _:
                 return
 
 
-def position_nodes(position: Position) -> tuple[Node, ...]:
-    nodes: list[Node] = []
+def position_nodes(position: Position) -> tuple[nodes.Node, ...]:
+    following: list[nodes.Node] = []
     while position is not None:
         head, position = position
-        nodes.append(head)
-    return tuple(nodes)
+        following.append(head)
+    return tuple(following)

@@ -274,7 +274,8 @@ class HttpProtocol(HttpToolsProtocol):
     def _continue_with(self, rest: bytes) -> None:
         """Reads the body of a request with an ignored offer: its parser stopped after the head."""
         framing = [(name, value) for name, value in self.headers if name in _FRAMING]
-        self.parser = _parser_for(_AfterHead(self) if framing else self)
+        self.parser = httptools.HttpRequestParser(_AfterHead(self) if framing else self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as in uvicorn
         if framing:
             self.cycle.more_body = True
             self.cycle.message_event.clear()
@@ -299,12 +300,6 @@ def _without_chunks(cycle: RequestResponseCycle) -> None:
         await send(message)
 
     cycle.send = send_plain  # type: ignore[method-assign]
-
-
-def _parser_for(callbacks: Any) -> Any:
-    parser = httptools.HttpRequestParser(callbacks)
-    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as in uvicorn: for pipelined requests
-    return parser
 
 
 class _AfterHead:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,22 +15,16 @@ class ConnectionLimits:
     handshake_seconds: float = 10.0  # for TLS
 
 
+@dataclass(slots=True)
 class Deadline:
     """One timer for the head, then the body of each request. It stands while the server does not read."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        limits: ConnectionLimits,
-        is_paused: Callable[[], bool],
-        expire: Callable[[], None],
-    ) -> None:
-        self._loop = loop
-        self._limits = limits
-        self._is_paused = is_paused
-        self._expire = expire
-        self._due = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+    loop: asyncio.AbstractEventLoop
+    limits: ConnectionLimits
+    is_paused: Callable[[], bool]
+    expire: Callable[[], None]
+    _due: float = field(default=0.0, init=False)
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
     @property
     def is_set(self) -> bool:
@@ -38,13 +32,13 @@ class Deadline:
 
     def start(self) -> None:
         """The time for a head, or for a body, begins."""
-        self._due = self._loop.time() + self._limits.seconds
+        self._due = self.loop.time() + self.limits.seconds
         if self._timer is None:
             self._wake_at(self._due)
 
     def extend(self, received: int) -> None:
         """Bytes of a body give it time for more."""
-        self._due += received / self._limits.body_rate
+        self._due += received / self.limits.body_rate
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -52,13 +46,13 @@ class Deadline:
             self._timer = None
 
     def _wake_at(self, when: float) -> None:
-        self._timer = self._loop.call_at(when, self._check)
+        self._timer = self.loop.call_at(when, self._check)
 
     def _check(self) -> None:
-        if self._is_paused():
-            self._due = self._loop.time() + self._limits.seconds
-        if self._due > self._loop.time():
+        if self.is_paused():
+            self._due = self.loop.time() + self.limits.seconds
+        if self._due > self.loop.time():
             self._wake_at(self._due)
         else:
             self._timer = None
-            self._expire()
+            self.expire()

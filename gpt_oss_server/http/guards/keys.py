@@ -36,9 +36,7 @@ OnWrongKey = Callable[[Outcome], None]
 
 
 class KeyGuard:
-    def __init__(
-        self, app: ASGIApp, keys: Keyring, guesses: Guesses, on_wrong_key: OnWrongKey | None = None
-    ) -> None:
+    def __init__(self, app: ASGIApp, keys: Keyring, guesses: Guesses, on_wrong_key: OnWrongKey) -> None:
         """`on_wrong_key` is called for each wrong key, and for each that is not looked up."""
         self._app = app
         self._keys = keys
@@ -63,19 +61,15 @@ class KeyGuard:
         address = client[0] if client else ""
         digest = digest_of(key)
         if wait := self._guesses.seconds_to_wait(address, digest):
-            self._report("limited")
+            self._on_wrong_key("limited")
             return TooManyWrongKeys(_TOO_MANY.format(seconds=max(1.0, wait)), retry_after=wait)
         access = self._keys.find(digest)
         if access is None:
             self._guesses.wrong(address)
-            self._report("refused")
+            self._on_wrong_key("refused")
             return InvalidApiKey(_WRONG_KEY)
         self._guesses.right(address, digest)
         return access
-
-    def _report(self, outcome: Outcome) -> None:
-        if self._on_wrong_key is not None:
-            self._on_wrong_key(outcome)
 
 
 def key_in(headers: Sequence[tuple[bytes, bytes]]) -> str | None:

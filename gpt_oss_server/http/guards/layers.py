@@ -19,7 +19,7 @@ def add_guards(
     limiter: Limiter,
     keys: Keyring,
     origins: Origins,
-    on_wrong_key: OnWrongKey | None,
+    on_wrong_key: OnWrongKey,
 ) -> None:
     """From the inside out."""
     if limiter.is_needed:

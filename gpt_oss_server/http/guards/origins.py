@@ -70,31 +70,8 @@ class Origins:
         return not self._listens_locally or is_literal(name) or name in self._names
 
 
-class OriginGuard:
-    def __init__(self, app: ASGIApp, origins: Origins) -> None:
-        self._app = app
-        self._origins = origins
-        self._for_pages = _Answers(app, origins)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # The route of WebSockets checks the origin itself: it sends refusals in another way.
-        headers = Headers(scope=scope) if scope["type"] == "http" else {}
-        if "origin" not in headers or _is_file_for_frame(scope, headers):
-            await self._app(scope, receive, send)
-        elif refusal := self._origins.refusal(headers):
-            await JSONResponse(refusal.body(), status_code=refusal.status)(scope, receive, send)
-        else:
-            await self._for_pages(scope, receive, send)
-
-
-def _is_file_for_frame(scope: Scope, headers: Mapping[str, str]) -> bool:
-    """Whether a frame without an origin, such as that of diagrams, reads a file of the playground."""
-    reads = scope["type"] == "http" and scope["method"] == "GET"
-    return reads and headers["origin"] == "null" and scope["path"].startswith("/web/")
-
-
-class _Answers(CORSMiddleware):
-    """Answers a browser's preflight requests and adds the headers that let a page read an answer."""
+class OriginGuard(CORSMiddleware):
+    """Also answers a browser's preflight requests, and adds the headers that let a page read an answer."""
 
     def __init__(self, app: ASGIApp, origins: Origins) -> None:
         # Chrome checks whether a site may access a private network; sites of --allow-origin may.
@@ -107,8 +84,24 @@ class _Answers(CORSMiddleware):
         )
         self._origins = origins
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # The route of WebSockets checks the origin itself: it sends refusals in another way.
+        headers = Headers(scope=scope) if scope["type"] == "http" else {}
+        if "origin" not in headers or _is_file_for_frame(scope, headers):
+            await self.app(scope, receive, send)
+        elif refusal := self._origins.refusal(headers):
+            await JSONResponse(refusal.body(), status_code=refusal.status)(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
     def is_allowed_origin(self, origin: str) -> bool:
         return self._origins.may_read(origin)
+
+
+def _is_file_for_frame(scope: Scope, headers: Mapping[str, str]) -> bool:
+    """Whether a frame without an origin, such as that of diagrams, reads a file of the playground."""
+    reads = scope["type"] == "http" and scope["method"] == "GET"
+    return reads and headers["origin"] == "null" and scope["path"].startswith("/web/")
 
 
 def _named(origin: str) -> str:

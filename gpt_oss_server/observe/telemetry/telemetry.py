@@ -29,21 +29,18 @@ class Telemetry:
     """`close` sends what waits, with the providers that this object made."""
 
     def __init__(
-        self,
-        settings: Settings,
-        tracers: TracerProvider | None = None,
-        meters: MeterProvider | None = None,
-        environment: Mapping[str, str] = os.environ,
+        self, settings: Settings, tracers: TracerProvider | None = None, meters: MeterProvider | None = None
     ) -> None:
         """Signals without a provider go where the settings say. Raises `SettingsError` if that is nowhere."""
         self._own: list[SdkTracerProvider | SdkMeterProvider] = []
         self._measures: Measures | None = None
+        self.observers: list[RunObserver] = []
         try:
-            if tracers is None and is_sent(TRACES, settings, environment):
-                tracers = own_tracers = _tracer_provider(url_of(TRACES, settings), _resource(environment))
+            if tracers is None and is_sent(TRACES, settings):
+                tracers = own_tracers = _tracer_provider(url_of(TRACES, settings), _resource())
                 self._own.append(own_tracers)
-            if meters is None and is_sent(METRICS, settings, environment):
-                meters = own_meters = _meter_provider(url_of(METRICS, settings), _resource(environment))
+            if meters is None and is_sent(METRICS, settings):
+                meters = own_meters = _meter_provider(url_of(METRICS, settings), _resource())
                 self._own.append(own_meters)
         except ImportError as error:
             raise SettingsError(f"OpenTelemetry: {how_to_install(error)}") from error
@@ -52,16 +49,11 @@ class Telemetry:
             from gpt_oss_server.observe.telemetry.measures import Measures
 
             self._measures = Measures(meters.get_meter(SERVICE, __version__))
-
-    def run_observers(self) -> list[RunObserver]:
-        observers: list[RunObserver] = []
-        if self._measures is not None:
-            observers.append(self._measures)
+            self.observers.append(self._measures)
         if self.tracer is not None:
             from gpt_oss_server.observe.telemetry.run_spans import RunSpans
 
-            observers.append(RunSpans(self.tracer))
-        return observers
+            self.observers.append(RunSpans(self.tracer))
 
     def on_tool_call(self, tool: str, outcome: str, seconds: float) -> None:
         if self._measures is not None:
@@ -99,12 +91,12 @@ def _meter_provider(url: str | None, resource: Resource) -> SdkMeterProvider:
     return MeterProvider([reader], resource)
 
 
-def _resource(environment: Mapping[str, str]) -> Resource:
+def _resource() -> Resource:
     from opentelemetry.sdk.resources import Resource
 
     attributes = {"service.version": __version__}
-    resources = environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
-    if not environment.get("OTEL_SERVICE_NAME") and "service.name=" not in resources:
+    resources = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    if not os.environ.get("OTEL_SERVICE_NAME") and "service.name=" not in resources:
         attributes["service.name"] = SERVICE
     return Resource.create(attributes)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import sys
 
-from tools.mcp.serve import serve
+from tools.mcp.serve import serve_http, serve_stdio
 from tools.tool import Declaration, Function, Session, ToolCall, ToolOutput
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -72,6 +74,7 @@ class Sums:
 if __name__ == "__main__":
     served = Notes() if sys.argv[1] == "notes" else Sums()
     if len(sys.argv) > 2:
-        serve(served, "streamable-http", port=int(sys.argv[2]))
+        at = ("127.0.0.1", int(sys.argv[2]))
+        asyncio.run(serve_http(served, *at, socket.create_server(at)))
     else:
-        serve(served, "stdio")
+        asyncio.run(serve_stdio(served))

@@ -13,7 +13,7 @@ from tests.contracts.tool_contract import ToolContract
 from tests.doubles.tools.echo_server import Seen, ServerThread, make_server, serving, watched
 from tests.doubles.tools.mcp_helpers import SECRETS, answer, at, call, failure, lifespan, mcp_tool, soon
 from tests.doubles.tools.web_servers import loopback
-from tools.mcp.client import McpTool
+from tools.mcp.client import McpTool, Narrowed
 from tools.mcp.endpoints import Credentials, McpSettingsError, http_endpoint
 from tools.mcp.permissions import parse_permissions
 from tools.mcp.transports import Reach
@@ -196,7 +196,7 @@ async def test_an_old_listing_is_fetched_again(lone: tuple[str, Seen]) -> None:
 async def test_an_operators_server_is_narrowed_for_a_request(lone: tuple[str, Seen]) -> None:
     async with mcp_tool(lone[0]) as tool:
         permissions = parse_permissions({"read_only": True}, {"never": {"tool_names": ["echo"]}})
-        narrowed = tool.narrowed(permissions)
+        narrowed = Narrowed(tool, permissions)
         assert narrowed.listing is None
         assert [entry.name for entry in (await narrowed.list()).tools] == ["echo"]
         assert [function.name for function in narrowed.declaration.functions] == ["echo"]
