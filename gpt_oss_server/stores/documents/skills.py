@@ -6,13 +6,14 @@ skill's record names it: what a crash leaves before that expires.
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from gpt_oss_server.stores.sql.codec import from_bytes, key_of, to_bytes
 from gpt_oss_server.stores.sql.database import Transaction
 from gpt_oss_server.stores.sql.owned import LIVE, Owned
 
 ARRIVING = 3600  # seconds after which a bundle that belongs to no skill is deleted
-_ONE = f"id = ? AND owner = ? AND kind = 'skill' AND {LIVE}"
+_IS_SKILL = f"kind = 'skill' AND {LIVE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +51,24 @@ class Skills(Owned):
         await self.database.write(work, durable=True)
 
     async def get(self, skill_id: str) -> Skill | None:
-        sql = f"SELECT body FROM files WHERE {_ONE}"
-        rows = await self.database.read(lambda tx: tx.rows(sql, key_of(skill_id), self._owner))
-        return _skill(rows[0][0]) if rows else None
+        which = ("body", "files", skill_id, _IS_SKILL)
+        return await self.database.read(lambda tx: self._find(tx, _skill, *which))
 
     async def page(self, after: str | None, most: int, *, newest_first: bool) -> list[Skill] | None:
         """At most `most` skills that follow the one with the id `after`; None: there is no such."""
-        place, only = ("files", after, most), f"kind = 'skill' AND {LIVE}"
-        return await self._page(
-            lambda tx, body: _skill(body), "body", *place, newest_first=newest_first, only=only
-        )
+        how: dict[str, Any] = {"newest_first": newest_first, "only": _IS_SKILL}
+        return await self._page(_skill, "body", "files", after, most, **how)
 
     async def change(self, skill_id: str, work: Callable[[Skill], Skill]) -> Skill | None:
         """Changes the record, and deletes the bundles of versions that it names no more; None: no such."""
 
         def change(tx: Transaction) -> Skill | None:
-            one = (key_of(skill_id), self._owner)
-            if not tx.run(f"UPDATE files SET size = size WHERE {_ONE}", *one):  # other changes wait here
+            key = key_of(skill_id)
+            tx.run("UPDATE files SET size = size WHERE id = ?", key)  # other changes wait here
+            if (before := self._find(tx, _skill, "body", "files", skill_id, _IS_SKILL)) is None:
                 return None
-            [[body]] = tx.rows(f"SELECT body FROM files WHERE {_ONE}", *one)
-            before = _skill(body)
             after = work(before)
-            tx.run("UPDATE files SET body = ? WHERE id = ?", to_bytes(asdict(after)), one[0])
+            tx.run("UPDATE files SET body = ? WHERE id = ?", to_bytes(asdict(after)), key)
             _keep(tx, after)
             for gone in {each.id for each in before.versions} - {each.id for each in after.versions}:
                 tx.run("UPDATE files SET expires_at = {now} WHERE id = ?", key_of(gone))
@@ -84,7 +81,8 @@ class Skills(Owned):
 
         def work(tx: Transaction) -> bool:
             key = key_of(skill_id)
-            if not tx.run(f"UPDATE files SET expires_at = {{now}} WHERE {_ONE}", key, self._owner):
+            sql = f"UPDATE files SET expires_at = {{now}} WHERE id = ? AND owner = ? AND {_IS_SKILL}"
+            if not tx.run(sql, key, self._owner):
                 return False
             return tx.run("UPDATE files SET expires_at = {now} WHERE upload = ?", key) > 0
 
@@ -97,6 +95,6 @@ def _keep(tx: Transaction, skill: Skill) -> None:
         tx.run("UPDATE files SET expires_at = NULL WHERE id = ?", key_of(version.id))
 
 
-def _skill(body: bytes) -> Skill:
+def _skill(tx: Transaction, body: bytes) -> Skill:
     record = from_bytes(body)
     return Skill(**{**record, "versions": [Version(**each) for each in record["versions"]]})
