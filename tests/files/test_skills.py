@@ -5,6 +5,7 @@ import io
 import json
 import zipfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gpt_oss_server.stores.documents.skills import ARRIVING, Skill, Version
 from gpt_oss_server.stores.files import NewFile
 from gpt_oss_server.stores.kinds.table import open_stores
 from tests.doubles.apis.keyed import ALICE, MALLORY, key_file
+from tests.doubles.postgres import running_postgres
 from tests.doubles.serving import scripted, serving
 from tests.tools.python.conftest import needs_bubblewrap
 from tools.skills import SkillRefused, described, unpack, zipped
@@ -34,10 +36,14 @@ def renamed(description: str) -> dict[str, bytes]:
     return {**FOLDER, "math/SKILL.md": FRONT.replace("Add or multiply", description).encode()}
 
 
-@pytest.fixture(params=["memory", "sqlite", "folder"])
-def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
-    place = "memory" if request.param == "memory" else f"sqlite:{tmp_path}/store"
-    return Settings(store=place, files=f"{tmp_path}/files" if request.param == "folder" else None)
+@pytest.fixture(params=["memory", "sqlite", "folder", "postgres"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
+    place = {"memory": "memory"}.get(request.param, f"sqlite:{tmp_path}/store")
+    files = f"{tmp_path}/files" if request.param == "folder" else None
+    with ExitStack() as stack:
+        if request.param == "postgres":
+            place = stack.enter_context(running_postgres()).new_database()
+        yield Settings(store=place, files=files)
 
 
 @pytest.fixture
