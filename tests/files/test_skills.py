@@ -188,6 +188,25 @@ def test_a_shell_has_the_skills_and_cannot_change_them() -> None:
         assert harmed == ["", "", ""]
 
 
+def test_each_request_of_a_container_has_its_own_version() -> None:
+    needs_bubblewrap()
+    look = shell("cat /mnt/skills/basic-math/SKILL.md")
+    with (
+        serving(scripted(look, ANSWER, loop=True), Settings(python="bubblewrap", browser="off")) as url,
+        openai.OpenAI(base_url=url, api_key="any") as client,
+    ):
+        made = client.skills.create(files=as_files(FOLDER))
+        client.skills.versions.create(made.id, files=as_files(renamed("Divide")))
+        previous, read = None, []
+        for version in ("1", "2", "1"):
+            skill: Any = {"type": "skill_reference", "skill_id": made.id, "version": version}
+            tools: Any = [{"type": "shell", "environment": {"type": "container_auto", "skills": [skill]}}]
+            response = client.responses.create(input="Go.", tools=tools, previous_response_id=previous)
+            [output] = [item.output for item in response.output if item.type == "shell_call_output"]
+            previous, read = response.id, [*read, "Divide" in output[0].stdout]
+        assert read == [False, True, False]
+
+
 @pytest.mark.parametrize(
     ("skill", "words"),
     [

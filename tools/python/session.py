@@ -74,7 +74,8 @@ class PythonSession:
         self._cancelled = False  # the code of a cancelled call may still run
         self._settling: set[asyncio.Task[None]] = set()
         self._closed = False
-        self.attached: dict[str, str] = {}  # the names of files and skills of requests, by their ids
+        self.attached: dict[str, str] = {}  # the names of files of requests in /mnt/data, by their ids
+        self._unpacked: dict[str, str] = {}  # the ids of skills in their folder, by their names
         self._skills: Path | None = None  # this machine's folder, which boxes show
         self.owner = ""  # until the first use
 
@@ -123,9 +124,10 @@ class PythonSession:
                     await self.write(file.name, content, call.client)
                     self.attached[file.id] = file.name
             for skill in call.options.get("skills", ()):
-                if skill.id not in self.attached and (content := await skill.read()) is not None:
+                is_there = self._unpacked.get(skill.name) == skill.id
+                if not is_there and (content := await skill.read()) is not None:
                     await asyncio.to_thread(self._unpack, skill.name, content)
-                    self.attached[skill.id] = skill.name
+                    self._unpacked[skill.name] = skill.id
         except (FileRefused, NoMemoryLeft, SkillRefused) as error:
             return _failed(f"The code did not run: {error}")
         async with self._turn:
