@@ -26,6 +26,7 @@ _TEXT_PARTS = {
     "refusal": "refusal",
 }
 _IMAGE = "[An image was attached here. This model reads text only and cannot see it.]"
+INPUT_PARTS = ("input_text", "input_image", "input_file")  # of the user's messages, in Responses
 _NOTES = {
     "input_image": _IMAGE,
     "image_url": _IMAGE,
@@ -52,6 +53,13 @@ def treat_images(items: Any, where: str, treatment: str) -> None:
             )
         for key in ("content", "output"):
             treat_images(item.get(key), f"{place}.{key}", treatment)
+
+
+def as_items(given: Any) -> list[Any]:
+    """The `input` of a request for a response as its items: a text is a message of the user."""
+    if isinstance(given, str):
+        return [{"type": "message", "role": "user", "content": given}]
+    return given if isinstance(given, list) else [] if given is None else [given]
 
 
 def text_of(content: Any, where: str) -> str:

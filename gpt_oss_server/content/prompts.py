@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gpt_oss_server.content.parts import INPUT_PARTS, as_items
 from gpt_oss_server.errors import InvalidRequest, NotFound, UnsupportedField
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z0-9_]+)\s*\}\}")
-_PARTS = ("input_text", "input_image", "input_file")
 
 
 def with_template(body: object, folder: Path | None) -> object:
@@ -32,7 +32,7 @@ def with_template(body: object, folder: Path | None) -> object:
     template = _filled(template, variables, used)
     if unknown := [name for name in variables if name not in used]:
         raise InvalidRequest.at(f"prompt.variables.{unknown[0]}", "is no variable of the template.")
-    given = [_items(template.pop("input", None)), _items(body.get("input"))]
+    given = [as_items(template.pop("input", None)), as_items(body.get("input"))]
     if body.get("previous_response_id") is not None or body.get("conversation") is not None:
         given = given[1:]
     return {**template, **body, "input": [item for items in given for item in items] or None}
@@ -56,7 +56,7 @@ def _read(folder: Path, prompt: Any) -> dict[str, Any]:
 
 def _filled(value: Any, variables: Mapping[str, Any], used: set[str]) -> Any:
     if isinstance(value, dict):
-        text = value.get("text") if value.get("type") == _PARTS[0] else None
+        text = value.get("text") if value.get("type") == "input_text" else None
         named = _VARIABLE.fullmatch(text.strip()) if isinstance(text, str) else None
         if named is not None and isinstance(variables.get(named[1]), dict):
             return _part(named[1], variables[named[1]], used)
@@ -71,21 +71,15 @@ def _filled(value: Any, variables: Mapping[str, Any], used: set[str]) -> Any:
 def _part(name: str, given: Mapping[str, Any], used: set[str]) -> Mapping[str, Any]:
     """A variable that is a part of its own, in place of the text part that names nothing else."""
     used.add(name)
-    if given.get("type") not in _PARTS:
-        raise InvalidRequest.at(f"prompt.variables.{name}.type", f"must be one of {', '.join(_PARTS)}.")
+    if given.get("type") not in INPUT_PARTS:
+        raise InvalidRequest.at(f"prompt.variables.{name}.type", f"must be one of {', '.join(INPUT_PARTS)}.")
     return given
 
 
 def _text(name: str, variables: Mapping[str, Any], used: set[str]) -> str:
     used.add(name)
     given = variables.get(name)
-    text = given.get("text") if isinstance(given, dict) and given.get("type") == _PARTS[0] else given
+    text = given.get("text") if isinstance(given, dict) and given.get("type") == "input_text" else given
     if not isinstance(text, str):
         raise InvalidRequest.at(f"prompt.variables.{name}", "must be a text: the template has it in one.")
     return text
-
-
-def _items(given: Any) -> list[Any]:
-    if isinstance(given, list) or given is None:
-        return given or []
-    return [{"role": "user", "content": given} if isinstance(given, str) else given]

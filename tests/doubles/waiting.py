@@ -17,22 +17,23 @@ async def until(holds: Callable[[], object]) -> None:
         await asyncio.sleep(0 if turns < 1_000 else 0.005)  # it leaves the processor to what it waits for
 
 
-def waited(look: Callable[[], T], fits: Callable[[T], object], seconds: float = _SECONDS) -> T:
+def waited(
+    look: Callable[[], T],
+    fits: Callable[[T], object],
+    seconds: float = _SECONDS,
+    otherwise: str = "it did not happen",
+) -> T:
     """Calls `look` until its result `fits`, in a test without an event loop."""
     deadline = time.monotonic() + seconds
     while not fits(found := look()):
-        assert time.monotonic() < deadline, f"it did not happen: {found!r:.500}"
-        time.sleep(0.05)
+        assert time.monotonic() < deadline, f"{otherwise}: {found!r:.500}"
+        time.sleep(0.01)
     return found
 
 
 def wait_until(holds: Callable[[], T], otherwise: str = "it did not happen") -> T:
     """The first true result, for a test without an event loop."""
-    deadline = time.monotonic() + _SECONDS
-    while not (found := holds()):
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.01)
-    return found
+    return waited(holds, bool, otherwise=otherwise)
 
 
 async def until_found(

@@ -12,6 +12,7 @@ from typing import Any
 
 from gpt_oss_server.apis.responses.past import Past
 from gpt_oss_server.content.pairing import Unpaired, in_order_of_calls, unpaired
+from gpt_oss_server.content.parts import as_items
 from gpt_oss_server.content.tools import RequestTools, Tool, recipient_of
 from gpt_oss_server.errors import InvalidRequest, UnsupportedField
 from gpt_oss_server.harmony.history import Segment, since_compaction
@@ -100,7 +101,7 @@ def read_input(
         leads=leads,
         tools=tools or {},
     )
-    items = _as_list(items_or_text)
+    items = as_items(items_or_text)
     answers = _answers(kinds, items, where) if is_whole else Unpaired(frozenset(), {})
     at, listed, before_call = "", dict[int, Item](), _before_calls(items)
     for index, item in in_order_of_calls(items, calls=_call_ids, answers=_answered_call, past=recipients):
@@ -117,12 +118,6 @@ def read_input(
         conversation.sources += [index] * (len(conversation.segments) - len(conversation.sources))
     conversation.items = with_own_ids(kinds, [listed[index] for index in sorted(listed)], set(), work.ids)
     return conversation
-
-
-def _as_list(items_or_text: str | Item | list[Any] | None) -> list[Any]:
-    if isinstance(items_or_text, str):
-        return [{"type": "message", "role": "user", "content": items_or_text}]
-    return [items_or_text] if isinstance(items_or_text, dict) else items_or_text or []
 
 
 def _before_calls(items: Sequence[Any]) -> list[bool]:

@@ -75,7 +75,7 @@ def test_input_waits_where_the_client_must_answer_a_call() -> None:
             {"type": "function_call_output", "call_id": call["call_id"], "name": "f"}
         ]
         output = {"type": "function_call_output", "call_id": call["call_id"], "output": "the result"}
-        client.ask(input=[output], previous_response_id=target, tools=[TOOL])
+        client.ask(input=output, previous_response_id=target, tools=[TOOL])
         assert client.until(*ENDS)[-1]["response"]["output"][0]["content"][0]["text"] == "Ok."
 
 
@@ -99,6 +99,8 @@ def test_what_cannot_be_steered_gives_the_input_back() -> None:
             [{"role": "user", "content": ""}],
             [{"role": "user", "content": "x", "id": "msg_1"}],
             [{"role": "user", "content": [{"type": "output_text", "text": "x"}]}],
+            [{"role": "user", "content": [{"type": []}]}],
+            [{"role": "user", "content": 5}],
             [{"type": "function_call_output", "call_id": "call_1", "output": "x"}],
         ):
             assert code(target, wrong) == "invalid_input"

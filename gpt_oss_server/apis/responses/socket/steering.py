@@ -13,11 +13,11 @@ from typing import Any
 from gpt_oss_server.apis.responses.run import RefusedRun, Run
 from gpt_oss_server.apis.responses.socket.frames import Create, Steer, event_text
 from gpt_oss_server.apis.responses.stream import Event
+from gpt_oss_server.content.parts import INPUT_PARTS, as_items
 from gpt_oss_server.errors import ApiError, InvalidRequest
 from gpt_oss_server.ids import Ids
 
 MOST_WAITING = 16  # of a response
-_PARTS = ("input_text", "input_image", "input_file")
 _FIELDS = ("type", "role", "content")
 # Items of calls that a client answers: the type of the answer, and what of the call it repeats.
 _ANSWERS = {
@@ -130,8 +130,7 @@ def _ends_item(run: Run, steered: Steered, batch: Sequence[Event]) -> bool:
 
 def _with(request: Create, steers: Sequence[Steer]) -> Create:
     """The request, with the input before its own, but after answers: these follow their calls."""
-    given = request.body.get("input") or []
-    own = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    own = as_items(request.body.get("input"))
     told = [message for steer in steers for message in steer.messages]
     answers = [item for item in own if isinstance(item, dict) and item.get("type") in _ANSWER_TYPES]
     others = [item for item in own if item not in answers]
@@ -166,8 +165,9 @@ def _messages(given: object) -> tuple[Event, ...]:
         if not isinstance(message, dict) or message.get("role") != "user" or not {*message} <= {*_FIELDS}:
             raise InvalidRequest.at(at, f"must be a message of the user, with {', '.join(_FIELDS)} alone.")
         content = message.get("content")
-        parts = content if isinstance(content, list) else [{"type": _PARTS[0]}]
-        kinds = {part.get("type") if isinstance(part, dict) else None for part in parts}
-        if message.get("type", "message") != "message" or not content or not kinds <= {*_PARTS}:
-            raise InvalidRequest.at(f"{at}.content", f"must be a text, or parts of {', '.join(_PARTS)}.")
+        parts = content if isinstance(content, list) else []
+        known = all(isinstance(part, dict) and part.get("type") in INPUT_PARTS for part in parts)
+        is_whole = bool(content) and isinstance(content, str | list) and known
+        if message.get("type", "message") != "message" or not is_whole:
+            raise InvalidRequest.at(f"{at}.content", f"must be a text, or parts of {', '.join(INPUT_PARTS)}.")
     return tuple(given)
